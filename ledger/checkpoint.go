@@ -1,0 +1,53 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	flog "github.com/transparency-dev/formats/log"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// ErrBadCheckpoint means that a checkpoint is not a signed note of this log:
+// malformed, of another origin, or without a good signature of the pinned key.
+var ErrBadCheckpoint = errors.New("not a checkpoint signed by this log's key")
+
+// Checkpoint commits to the first Size records of a log
+// (C2SP tlog-checkpoint).
+type Checkpoint struct {
+	Origin string
+	Size   uint64
+	Root   Hash
+}
+
+// SignCheckpoint encodes the checkpoint as a signed note; the signer's name
+// must be the origin.
+func SignCheckpoint(c Checkpoint, signer note.Signer) ([]byte, error) {
+	text := flog.Checkpoint{Origin: c.Origin, Size: c.Size, Hash: c.Root[:]}.Marshal()
+	signed, err := note.Sign(&note.Note{Text: string(text)}, signer)
+	if err != nil {
+		return nil, fmt.Errorf("sign checkpoint of size %d: %w", c.Size, err)
+	}
+	return signed, nil
+}
+
+// OpenCheckpoint checks the signature with the pinned key, whose name is the
+// expected origin. Any failure is ErrBadCheckpoint with its cause.
+func OpenCheckpoint(raw []byte, key note.Verifier) (Checkpoint, error) {
+	cp, _, _, err := flog.ParseCheckpoint(raw, key.Name(), key)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("%w: %w", ErrBadCheckpoint, err)
+	}
+	if len(cp.Hash) != len(Hash{}) {
+		return Checkpoint{}, fmt.Errorf("%w: root of %d bytes", ErrBadCheckpoint, len(cp.Hash))
+	}
+	return Checkpoint{Origin: cp.Origin, Size: cp.Size, Root: Hash(cp.Hash)}, nil
+}
+
+// KeepCheckpoint says whether a checkpoint of size older stays on file when
+// one of size newer follows it: one for each power of two and each 4096
+// records, so that a rewrite can be located between two of them.
+func KeepCheckpoint(older, newer uint64) bool {
+	return older/4096 != newer/4096 || bits.Len64(older) != bits.Len64(newer)
+}

@@ -1,0 +1,237 @@
+// Package stream appends records to the LEDGER stream and reads them back. It
+// is the only place where the record meets JetStream.
+//
+// What an append's outcome means, tried on nats-server 2.15.3:
+//
+//   - An ack means that the broker fsynced the message or the whole batch
+//     (sync_interval always).
+//   - ErrWrongSequence means that the stream did not end where the append
+//     expected; nothing of this attempt was stored, but an earlier attempt of
+//     the same bytes may have been: compare leaf hashes.
+//   - Anything else is ErrUndecided: none, all, or after a disk error a prefix
+//     may be stored, perhaps a moment after a read that misses it. Only
+//     resending identical bytes at the same position settles it.
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+
+	"assay/ledger"
+)
+
+// Name is the stream that holds the ledger.
+const Name = "LEDGER"
+
+// SubjectPrefix goes before an event's type in a record's subject.
+const SubjectPrefix = "ledger."
+
+// DefaultMaxBatch is the largest batch that the rendered broker configuration
+// allows (jetstream limits batch max_msgs).
+const DefaultMaxBatch = 5000
+
+var (
+	// ErrUndecided means that an append may or may not have been stored.
+	ErrUndecided = errors.New("append undecided")
+	// ErrWrongSequence means that the stream does not end where the append expected.
+	ErrWrongSequence = errors.New("stream does not end at the expected sequence")
+	// ErrNotFound means that the stream holds no message at a sequence.
+	ErrNotFound = errors.New("no message at this sequence")
+)
+
+// Message is one record on its way to the stream.
+type Message struct {
+	Subject string
+	Body    []byte
+}
+
+// Head describes where the stream begins and ends.
+type Head struct {
+	First   ledger.Seq
+	Last    ledger.Seq // 0 when empty
+	Deleted int        // messages missing between them: always 0 in a whole ledger
+}
+
+// Stream is the LEDGER stream over one connection.
+type Stream struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	api      string // prefix of the JetStream API
+	timeout  time.Duration
+	maxBatch int
+}
+
+// Config says how to reach the stream.
+type Config struct {
+	// APIPrefix is the JetStream API prefix: empty in the STORE account, the
+	// imported one in a READ account.
+	APIPrefix string
+	// Timeout bounds one attempt of an append or a request; zero means 5 s.
+	Timeout time.Duration
+	// MaxBatch is the broker's limit of messages in an atomic batch; zero
+	// means DefaultMaxBatch. A broker that allows fewer is found out.
+	MaxBatch int
+}
+
+// New uses nc, which must belong to an account that may use the stream.
+func New(nc *nats.Conn, cfg Config) (*Stream, error) {
+	s := &Stream{nc: nc, api: "$JS.API", timeout: cfg.Timeout, maxBatch: cfg.MaxBatch}
+	if s.timeout == 0 {
+		s.timeout = 5 * time.Second
+	}
+	if s.maxBatch == 0 {
+		s.maxBatch = DefaultMaxBatch
+	}
+	var err error
+	if cfg.APIPrefix == "" {
+		s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(s.timeout))
+	} else {
+		s.api = cfg.APIPrefix
+		s.js, err = jetstream.NewWithAPIPrefix(nc, cfg.APIPrefix, jetstream.WithDefaultTimeout(s.timeout))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open JetStream: %w", err)
+	}
+	return s, nil
+}
+
+// MaxBatch is the largest batch known to be allowed.
+func (s *Stream) MaxBatch() int { return s.maxBatch }
+
+// Append stores msgs at first and after, as one atomic batch, or several if the
+// broker's limit is lower than len(msgs). Only one Append may be under way.
+// Errors wrap ErrWrongSequence or ErrUndecided.
+func (s *Stream) Append(ctx context.Context, first ledger.Seq, msgs []Message) error {
+	for len(msgs) > 0 {
+		n := min(len(msgs), s.maxBatch)
+		var err error
+		if n == 1 {
+			err = s.appendOne(ctx, first, msgs[0])
+		} else {
+			err = s.appendBatch(ctx, first, msgs[:n])
+		}
+		if errors.Is(err, jetstreamext.ErrBatchPublishExceedsLimit) && n > 1 {
+			s.maxBatch = max(1, n/2)
+			continue
+		}
+		if err != nil {
+			return classify(first, err)
+		}
+		first += ledger.Seq(n)
+		msgs = msgs[n:]
+	}
+	return nil
+}
+
+func (s *Stream) appendOne(ctx context.Context, seq ledger.Seq, m Message) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	msg := &nats.Msg{Subject: m.Subject, Data: m.Body, Header: nats.Header{
+		jetstream.ExpectedStreamHeader:  {Name},
+		jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(uint64(seq-1), 10)},
+	}}
+	reply, err := s.nc.RequestMsgWithContext(ctx, msg)
+	if err != nil {
+		return err
+	}
+	var ack struct {
+		Error    *jetstream.APIError `json:"error"`
+		Stream   string              `json:"stream"`
+		Sequence uint64              `json:"seq"`
+	}
+	if err := json.Unmarshal(reply.Data, &ack); err != nil {
+		return fmt.Errorf("read ack: %w", err)
+	}
+	if ack.Error != nil {
+		return ack.Error
+	}
+	if ack.Stream != Name || ack.Sequence != uint64(seq) {
+		return fmt.Errorf("ack names %s %d", ack.Stream, ack.Sequence)
+	}
+	return nil
+}
+
+func (s *Stream) appendBatch(ctx context.Context, first ledger.Seq, msgs []Message) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	out := make([]*nats.Msg, len(msgs))
+	for i, m := range msgs {
+		out[i] = &nats.Msg{Subject: m.Subject, Data: m.Body, Header: make(nats.Header, 4)}
+	}
+	out[0].Header[jetstream.ExpectedStreamHeader] = []string{Name}
+	out[0].Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(uint64(first-1), 10)}
+	ack, err := jetstreamext.PublishMsgBatch(ctx, s.js, out, jetstreamext.BatchFlowControl{AckTimeout: s.timeout})
+	if err != nil {
+		return err
+	}
+	if last := uint64(first) + uint64(len(msgs)) - 1; ack.Stream != Name || ack.Sequence != last {
+		return fmt.Errorf("batch ack names %s %d, want %d", ack.Stream, ack.Sequence, last)
+	}
+	return nil
+}
+
+func classify(first ledger.Seq, err error) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && (api.ErrorCode == 10071 || api.ErrorCode == 10164) {
+		return fmt.Errorf("append at %d: %w: %w", first, ErrWrongSequence, err)
+	}
+	return fmt.Errorf("append at %d: %w: %w", first, ErrUndecided, err)
+}
+
+// Head asks the stream's leader where it ends.
+func (s *Stream) Head(ctx context.Context) (Head, error) {
+	var info struct {
+		Error *jetstream.APIError   `json:"error"`
+		State jetstream.StreamState `json:"state"`
+	}
+	if err := s.request(ctx, "STREAM.INFO."+Name, nil, &info); err != nil {
+		return Head{}, err
+	}
+	if info.Error != nil {
+		return Head{}, fmt.Errorf("stream %s: %w", Name, info.Error)
+	}
+	h := Head{First: ledger.Seq(info.State.FirstSeq), Last: ledger.Seq(info.State.LastSeq), Deleted: info.State.NumDeleted}
+	return h, nil
+}
+
+// Get reads one message through the leader; direct gets can be stale. A
+// missing one is ErrNotFound.
+func (s *Stream) Get(ctx context.Context, seq ledger.Seq) ([]byte, error) {
+	var got struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Data []byte `json:"data"`
+		} `json:"message"`
+	}
+	if err := s.request(ctx, "STREAM.MSG.GET."+Name, fmt.Appendf(nil, `{"seq":%d}`, seq), &got); err != nil {
+		return nil, err
+	}
+	if got.Error != nil {
+		if got.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
+			return nil, fmt.Errorf("message %d: %w", seq, ErrNotFound)
+		}
+		return nil, fmt.Errorf("message %d: %w", seq, got.Error)
+	}
+	return got.Message.Data, nil
+}
+
+func (s *Stream) request(ctx context.Context, api string, body []byte, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	msg, err := s.nc.RequestWithContext(ctx, s.api+"."+api, body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", api, err)
+	}
+	if err := json.Unmarshal(msg.Data, out); err != nil {
+		return fmt.Errorf("%s: read answer: %w", api, err)
+	}
+	return nil
+}
