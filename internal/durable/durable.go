@@ -1,0 +1,109 @@
+// Package durable writes small files so that they survive a crash, and holds
+// the advisory locks that keep two processes out of one directory.
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrLocked means that another process, or another open in this one, holds the lock.
+var ErrLocked = errors.New("locked by another process")
+
+// WriteFile replaces path by data with the given mode: after a crash the file
+// has the old bytes or the new ones, never a part. Parent directories must exist.
+func WriteFile(path string, data []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails once the rename has happened
+	if err := fill(f, data, mode); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(dir)
+}
+
+// CreateFile is WriteFile for a file that must not exist yet: fs.ErrExist if it does.
+func CreateFile(path string, data []byte, mode fs.FileMode) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if err := fill(f, data, mode); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Link(f.Name(), path); err != nil { // unlike rename, never replaces
+		return err
+	}
+	return SyncDir(dir)
+}
+
+func fill(f *os.File, data []byte, mode fs.FileMode) error {
+	_, err := f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// SyncDir makes the directory's entries durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Lock is a held advisory lock; the kernel drops it when the process ends.
+type Lock struct{ f *os.File }
+
+// TryLock takes the exclusive lock named by path, creating the file if absent.
+// It does not wait: ErrLocked if it is held.
+func TryLock(path string) (*Lock, error) {
+	return lock(path, unix.LOCK_EX|unix.LOCK_NB)
+}
+
+// WaitLock is TryLock that waits for the holder.
+func WaitLock(path string) (*Lock, error) {
+	return lock(path, unix.LOCK_EX)
+}
+
+func lock(path string, how int) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = unix.Flock(int(f.Fd()), how)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err == nil {
+		return &Lock{f}, nil
+	}
+	f.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%s: %w", path, ErrLocked)
+	}
+	return nil, fmt.Errorf("lock %s: %w", path, err)
+}
+
+// Unlock releases the lock. The file stays: removing it would let two holders in.
+func (l *Lock) Unlock() error { return l.f.Close() }

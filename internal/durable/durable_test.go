@@ -1,0 +1,60 @@
+package durable
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestWriteFileReplacesAndLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	for _, want := range []string{"one", "two, longer", ""} {
+		if err := WriteFile(path, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Fatalf("read %q, %v; want %q", got, err, want)
+		}
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Fatalf("mode %v, %v", st.Mode(), err)
+	}
+	if es, err := os.ReadDir(dir); err != nil || len(es) != 1 {
+		t.Fatalf("directory holds %v, %v", es, err)
+	}
+}
+
+func TestCreateFileKeepsWhatIsThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := CreateFile(path, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := CreateFile(path, []byte("second"), 0o600); !errors.Is(err, fs.ErrExist) {
+		t.Fatalf("second create: %v", err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "first" {
+		t.Fatalf("file holds %q", got)
+	}
+}
+
+func TestTryLockExcludes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	l, err := TryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TryLock(path); !errors.Is(err, ErrLocked) {
+		t.Fatalf("second lock: %v", err)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	l, err = TryLock(path)
+	if err != nil {
+		t.Fatalf("lock after unlock: %v", err)
+	}
+	l.Unlock()
+}

@@ -1,0 +1,150 @@
+package kv
+
+import (
+	"strings"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// failFS keeps a write error away from the places where Pebble answers one by
+// panicking with its locks in a state that nobody can recover from: the
+// write-ahead log and the directory's fsync. There the error sets the latch and
+// Pebble is told that all went well; Commit asks the latch before it reports
+// success, so no caller is.
+//
+// Once the latch is set nothing more of the store changes on disk: log writes
+// are dropped, no file is created, and the manifest, without which no new file
+// counts, refuses. What is reopened later is the state before the failure.
+type failFS struct {
+	vfs.FS
+	fail *failure
+	// armed is set when Open is done: until then every error is Open's result.
+	armed atomic.Bool
+}
+
+func (f *failFS) failed() bool { return f.fail.err() != nil }
+
+func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
+
+// Create implements vfs.FS.
+func (f *failFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.create(name, func() (vfs.File, error) { return f.FS.Create(name, c) })
+}
+
+// ReuseForWrite implements vfs.FS.
+func (f *failFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return f.create(name, func() (vfs.File, error) { return f.FS.ReuseForWrite(old, name, c) })
+}
+
+func (f *failFS) create(name string, open func() (vfs.File, error)) (vfs.File, error) {
+	isLog := isLog(name)
+	if f.failed() {
+		if isLog {
+			return f.dropped(name), nil
+		}
+		return nil, f.fail.err()
+	}
+	file, err := open()
+	switch {
+	case err != nil && isLog && f.armed.Load():
+		f.fail.set(err)
+		return f.dropped(name), nil
+	case err != nil:
+		return nil, err
+	case isLog:
+		return &logFile{File: file, fs: f}, nil
+	case strings.HasPrefix(f.PathBase(name), "MANIFEST-"):
+		return &manifestFile{File: file, fs: f}, nil
+	}
+	return file, nil
+}
+
+// dropped stands for a log that could not be created.
+func (f *failFS) dropped(name string) vfs.File {
+	return &logFile{File: droppedFile{fs: f, dir: f.PathDir(name)}, fs: f}
+}
+
+// OpenDir implements vfs.FS.
+func (f *failFS) OpenDir(name string) (vfs.File, error) {
+	d, err := f.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return &logFile{File: d, fs: f, dir: true}, nil
+}
+
+// logFile is a log file, or the directory, whose errors go to the latch.
+type logFile struct {
+	vfs.File
+	fs  *failFS
+	dir bool
+}
+
+func (l *logFile) do(op func() error) error {
+	if !l.fs.armed.Load() {
+		return op()
+	}
+	if l.fs.failed() {
+		return nil
+	}
+	if err := op(); err != nil {
+		l.fs.fail.set(err)
+	}
+	return nil
+}
+
+func (l *logFile) Write(p []byte) (int, error) {
+	err := l.do(func() error {
+		_, err := l.File.Write(p)
+		return err
+	})
+	return len(p), err
+}
+
+func (l *logFile) Sync() error     { return l.do(l.File.Sync) }
+func (l *logFile) SyncData() error { return l.do(l.File.SyncData) }
+
+func (l *logFile) SyncTo(length int64) (full bool, err error) {
+	err = l.do(func() (err error) {
+		full, err = l.File.SyncTo(length)
+		return err
+	})
+	return full, err
+}
+
+func (l *logFile) Close() error {
+	if l.dir {
+		return l.File.Close()
+	}
+	if err := l.File.Close(); err != nil {
+		l.fs.fail.set(err)
+	}
+	return nil
+}
+
+// manifestFile refuses to name new files once the latch is set.
+type manifestFile struct {
+	vfs.File
+	fs *failFS
+}
+
+func (m *manifestFile) Write(p []byte) (int, error) {
+	if m.fs.armed.Load() && m.fs.failed() {
+		return 0, m.fs.fail.err()
+	}
+	return m.File.Write(p)
+}
+
+// droppedFile takes no bytes; only what a log writer calls is there.
+type droppedFile struct {
+	vfs.File
+	fs  *failFS
+	dir string
+}
+
+func (droppedFile) Close() error                   { return nil }
+func (droppedFile) Fd() uintptr                    { return vfs.InvalidFd }
+func (droppedFile) Preallocate(int64, int64) error { return nil }
+func (droppedFile) Prefetch(int64, int64) error    { return nil }
+func (d droppedFile) Stat() (vfs.FileInfo, error)  { return d.fs.Stat(d.dir) }
