@@ -1,0 +1,290 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"assay/internal/durable"
+	"assay/internal/principal"
+)
+
+var (
+	// ErrLocked means that another broker runs on the same store.
+	ErrLocked = errors.New("another broker holds the store")
+	// ErrNotRunning means that the broker was stopped, or failed to restart.
+	ErrNotRunning = errors.New("broker is not running")
+	// ErrRestartNeeded means that the running server cannot take the change up.
+	ErrRestartNeeded = errors.New("the broker must be restarted for this change")
+)
+
+const (
+	startTimeout = 60 * time.Second // a large stream is read at start
+	startPoll    = 100 * time.Millisecond
+	stopTimeout  = 10 * time.Second
+)
+
+// Config says how an embedded broker runs.
+type Config struct {
+	// Dir is assay's directory, with principals.json and broker/services.json.
+	Dir string
+	// Port is the loopback port; 0 lets the system choose one.
+	Port int
+	// Log takes the server's log. The zero value drops it.
+	Log zerolog.Logger
+}
+
+// Broker is an embedded server on the store of one directory. Its methods may
+// be called from several goroutines.
+type Broker struct {
+	dir  Dir
+	lock *durable.Lock
+	log  *serverLog
+
+	mu   sync.Mutex // one start, stop or reload at a time
+	port int
+	srv  *server.Server  // nil while stopped
+	keys map[string]bool // the users that srv lets in
+}
+
+// Start renders DIR/broker/nats.conf, starts a server on that very file and
+// writes its address to DIR/run/nats.url. ErrLocked if the store is in use.
+func Start(c Config) (*Broker, error) {
+	abs, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{dir: Dir(abs), log: newServerLog(c.Log), port: c.Port}
+	if b.port == 0 {
+		b.port = server.RANDOM_PORT
+	}
+	b.lock, err = durable.TryLock(b.dir.lock())
+	if errors.Is(err, durable.ErrLocked) {
+		return nil, fmt.Errorf("%w: %s", ErrLocked, b.dir.Store())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := b.start(); err != nil {
+		return nil, errors.Join(err, b.lock.Unlock())
+	}
+	return b, nil
+}
+
+// options reads the rendered file; only what embedding needs is set on top.
+func (b *Broker) options() (*server.Options, error) {
+	if _, err := WriteConfig(string(b.dir)); err != nil {
+		return nil, err
+	}
+	opts, err := server.ProcessConfigFile(b.dir.Config())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.dir.Config(), err)
+	}
+	opts.NoSigs = true
+	opts.Port = b.port
+	return opts, nil
+}
+
+func (b *Broker) start() error {
+	opts, err := b.options()
+	if err != nil {
+		return err
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
+	b.log.clearFatal()
+	srv.SetLoggerV2(b.log, false, false, false)
+	go srv.Start()
+	if err := b.awaitReady(srv); err != nil {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		return err
+	}
+	b.srv, b.keys = srv, keysOf(opts)
+	b.port = srv.Addr().(*net.TCPAddr).Port // a restart keeps the address
+	if err := b.writeURL(); err != nil {
+		return errors.Join(err, b.shutdown(context.Background()))
+	}
+	return nil
+}
+
+// awaitReady waits until the server serves. What ends its start is only
+// logged by it, a failed JetStream included.
+func (b *Broker) awaitReady(srv *server.Server) error {
+	for deadline := time.Now().Add(startTimeout); ; {
+		ready := srv.ReadyForConnections(startPoll)
+		switch fatal := b.log.fatalError(); {
+		case fatal != "":
+			return fmt.Errorf("broker did not start: %s", fatal)
+		case ready && srv.JetStreamEnabled():
+			return nil
+		case ready:
+			return errors.New("broker did not start: JetStream is off")
+		case time.Now().After(deadline):
+			return fmt.Errorf("broker did not start within %s", startTimeout)
+		}
+	}
+}
+
+func (b *Broker) writeURL() error {
+	path := b.dir.URLFile()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(path, []byte(b.srv.ClientURL()+"\n"), 0o600)
+}
+
+func (b *Broker) shutdown(ctx context.Context) error {
+	if b.srv == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	srv, done := b.srv, make(chan struct{})
+	go func() {
+		defer close(done)
+		srv.Shutdown()
+		srv.WaitForShutdown()
+	}()
+	select {
+	case <-done:
+		b.srv = nil
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop broker: %w", ctx.Err())
+	}
+}
+
+// Stop ends the server within ten seconds and frees the store. Clients should
+// have drained their connections before. If it fails the store stays locked
+// until the process ends.
+func (b *Broker) Stop(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lock == nil {
+		return nil
+	}
+	if err := b.shutdown(ctx); err != nil {
+		return err
+	}
+	err := errors.Join(os.Remove(b.dir.URLFile()), b.lock.Unlock())
+	b.lock = nil
+	return err
+}
+
+// Restart stops the server and starts it again at the same address;
+// connections reconnect by themselves. After a full disk the streams refuse
+// writes until this is done.
+func (b *Broker) Restart(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lock == nil {
+		return ErrNotRunning
+	}
+	if err := b.shutdown(ctx); err != nil {
+		return err
+	}
+	return b.start()
+}
+
+// Reload renders the configuration again and has the running server take it
+// up: new principals can connect at once, revoked ones are cut off, and
+// everybody else's connections and streams go on. While it lasts, a request
+// may be answered with "no responders". ErrRestartNeeded if the server cannot.
+func (b *Broker) Reload() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.srv == nil {
+		return ErrNotRunning
+	}
+	// Twice, as an external server needs SIGHUP twice: a reload starts the
+	// imports of the accounts that were there before it, so those of a new
+	// account begin to work with the second (nats-server 2.15.3).
+	for range 2 {
+		opts, err := b.options()
+		if err != nil {
+			return err
+		}
+		keys := keysOf(opts) // the server keeps opts
+		err = b.srv.ReloadOptions(opts)
+		if errors.Is(err, server.ErrConfigReloadNotSupported) {
+			return fmt.Errorf("%w: %w", ErrRestartNeeded, err)
+		}
+		if err != nil {
+			return err
+		}
+		b.keys = keys
+	}
+	return nil
+}
+
+func keysOf(opts *server.Options) map[string]bool {
+	keys := map[string]bool{}
+	for _, u := range opts.Nkeys {
+		keys[u.Nkey] = true
+	}
+	return keys
+}
+
+func (b *Broker) server() (*server.Server, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.srv == nil {
+		return nil, ErrNotRunning
+	}
+	return b.srv, nil
+}
+
+// ClientURL is the address for clients in other processes.
+func (b *Broker) ClientURL() string {
+	srv, err := b.server()
+	if err != nil {
+		return ""
+	}
+	return srv.ClientURL()
+}
+
+// inProcess provides connections for one user. A pipe has no buffer: over it
+// the server closes on a user that it refuses before its answer can be read,
+// after ten seconds of waiting. So the key is looked at here first.
+type inProcess struct {
+	b   *Broker
+	key string
+}
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (p inProcess) InProcessConn() (net.Conn, error) {
+	p.b.mu.Lock()
+	srv, known := p.b.srv, p.b.keys[p.key]
+	p.b.mu.Unlock()
+	if srv == nil {
+		return nil, ErrNotRunning
+	}
+	if !known {
+		return nil, nats.ErrAuthorization
+	}
+	return srv.InProcessConn()
+}
+
+// Connect connects within the process; the connection survives Restart. It is
+// for assay's own services: unlike one made by Dial, it goes on trying when
+// its user is revoked.
+func (b *Broker) Connect(c principal.Credential, opts ...nats.Option) (*nats.Conn, error) {
+	return Dial("", c, append([]nats.Option{nats.InProcessServer(inProcess{b, c.Public})}, opts...)...)
+}
+
+// Refusals counts, by account, what the broker itself refused since Start:
+// publishes, subscriptions, payloads and connections. None of it reached the
+// logger. Use PrincipalOf to name the principals.
+func (b *Broker) Refusals() map[string]uint64 { return b.log.counts() }

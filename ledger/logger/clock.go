@@ -1,0 +1,76 @@
+package logger
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"assay/events"
+)
+
+// Clock is the wall clock and, to check it, the monotonic one.
+type Clock interface {
+	Wall() time.Time
+	// Monotonic is the time since some fixed point; it never steps.
+	Monotonic() time.Duration
+	// BootID names the running boot of the host; "unknown" where it has none.
+	BootID() string
+}
+
+// SystemClock is the host's clock.
+func SystemClock() Clock { return &systemClock{start: time.Now(), boot: bootID()} }
+
+type systemClock struct {
+	start time.Time
+	boot  string
+}
+
+func (c *systemClock) Wall() time.Time          { return time.Now().Round(0) }
+func (c *systemClock) Monotonic() time.Duration { return time.Since(c.start) }
+func (c *systemClock) BootID() string           { return c.boot }
+
+func bootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+// maxDrift is how far wall and monotonic clock may disagree between two
+// readings about a second apart before it counts as a step. NTP slews by at
+// most 500 µs a second.
+const maxDrift = 500 * time.Millisecond
+
+// watch compares the two clocks between readings.
+type watch struct {
+	wall time.Time
+	mono time.Duration
+}
+
+// read returns how far the wall clock stepped since the last reading, and how
+// much time passed.
+func (w *watch) read(c Clock) (step, passed time.Duration) {
+	wall, mono := c.Wall(), c.Monotonic()
+	if !w.wall.IsZero() {
+		passed = mono - w.mono
+		step = wall.Sub(w.wall) - passed
+	}
+	w.wall, w.mono = wall, mono
+	if step.Abs() < maxDrift {
+		step = 0
+	}
+	return step, passed
+}
+
+// watchClock records a step, and after ten idle seconds a tick.
+func (w *writer) watchClock() {
+	step, passed := w.watch.read(w.l.cfg.Clock)
+	w.idle += passed
+	if step != 0 {
+		w.own(&events.ClockStepped{Context: ownContext(), BootID: w.l.cfg.Clock.BootID(), StepNS: int64(step)})
+	}
+	if w.idle >= idleTick {
+		w.own(&events.ClockTicked{Context: ownContext(), BootID: w.l.cfg.Clock.BootID(), MonotonicDeltaNS: int64(w.idle)})
+	}
+}

@@ -1,0 +1,169 @@
+package logger
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"assay/internal/kv"
+	"assay/ledger"
+)
+
+// index is the logger's memory of what it wrote. It holds nothing that the
+// stream does not say too, so a lost index is rebuilt and a rewound one is
+// caught up.
+//
+//	e ‖ principal ‖ 0 ‖ id      → seq ‖ recorded_at ns ‖ leaf ‖ SHA-256 of the event
+//	h                           → seq ‖ recorded_at ns ‖ leaf ‖ frontier
+//	f ‖ size                    → the same as h, at a size that was signed
+//	x ‖ seq                     → leaf of a foreign message without acknowledgement
+//
+// Numbers are eight bytes, big-endian.
+type index struct{ db *kv.DB }
+
+// entry is what the index keeps of a record.
+type entry struct {
+	seq  ledger.Seq
+	time time.Time
+	leaf ledger.Hash
+	hash ledger.Hash // SHA-256 of the event's bytes
+}
+
+// idKey names an event: ids are unique for each principal.
+type idKey struct {
+	principal string
+	id        [16]byte
+}
+
+func openIndex(dir string, log zerolog.Logger) (*index, error) {
+	db, err := kv.Open(dir, kv.Options{Logger: log})
+	if err != nil {
+		return nil, fmt.Errorf("logger index: %w", err)
+	}
+	return &index{db}, nil
+}
+
+func (x *index) close() error { return x.db.Close() }
+
+func (k idKey) bytes() []byte {
+	b := make([]byte, 0, len(k.principal)+18)
+	b = append(b, 'e')
+	b = append(b, k.principal...)
+	b = append(b, 0)
+	return append(b, k.id[:]...)
+}
+
+func (x *index) lookup(k idKey) (entry, bool, error) {
+	v, err := x.db.Get(k.bytes())
+	if errors.Is(err, kv.ErrNotFound) {
+		return entry{}, false, nil
+	}
+	if err != nil {
+		return entry{}, false, err
+	}
+	if len(v) != 16+64 {
+		return entry{}, false, fmt.Errorf("index entry of %d bytes: %w", len(v), ledger.ErrCorrupt)
+	}
+	e := entry{seq: ledger.Seq(binary.BigEndian.Uint64(v)), time: time.Unix(0, int64(binary.BigEndian.Uint64(v[8:])))}
+	copy(e.leaf[:], v[16:])
+	copy(e.hash[:], v[48:])
+	return e, true, nil
+}
+
+func putEntry(b *kv.Batch, k idKey, e entry) {
+	var v [16 + 64]byte
+	binary.BigEndian.PutUint64(v[:], uint64(e.seq))
+	binary.BigEndian.PutUint64(v[8:], uint64(e.time.UnixNano()))
+	copy(v[16:], e.leaf[:])
+	copy(v[48:], e.hash[:])
+	b.Put(k.bytes(), v[:])
+}
+
+func encodeHead(p position, tree *ledger.Tree) []byte {
+	v := make([]byte, 16, 16+32+32*64)
+	binary.BigEndian.PutUint64(v, uint64(p.seq))
+	binary.BigEndian.PutUint64(v[8:], uint64(p.time.UnixNano()))
+	v = append(v, p.leaf[:]...)
+	return append(v, tree.EncodeFrontier()...)
+}
+
+func decodeHead(v []byte) (position, *ledger.Tree, error) {
+	if len(v) < 48 {
+		return position{}, nil, fmt.Errorf("index head of %d bytes: %w", len(v), ledger.ErrCorrupt)
+	}
+	p := position{seq: ledger.Seq(binary.BigEndian.Uint64(v)), time: time.Unix(0, int64(binary.BigEndian.Uint64(v[8:])))}
+	copy(p.leaf[:], v[16:])
+	tree, err := ledger.DecodeFrontier(uint64(p.seq), v[48:])
+	return p, tree, err
+}
+
+// head is the last indexed position; the empty tree when there is none.
+func (x *index) head() (position, *ledger.Tree, error) {
+	v, err := x.db.Get([]byte("h"))
+	if errors.Is(err, kv.ErrNotFound) {
+		return position{}, &ledger.Tree{}, nil
+	}
+	if err != nil {
+		return position{}, nil, err
+	}
+	return decodeHead(v)
+}
+
+func putHead(b *kv.Batch, p position, tree *ledger.Tree) { b.Put([]byte("h"), encodeHead(p, tree)) }
+
+func frontierKey(size uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{'f'}, size)
+}
+
+// keepFrontiers is how many signed positions stay: the checkpoint on file may
+// be one older than the index knows, after a crash between the two.
+const keepFrontiers = 4
+
+// putSigned stores the frontier of a size that is about to be signed.
+func (x *index) putSigned(p position, tree *ledger.Tree) error {
+	var sizes [][]byte
+	err := x.db.Scan([]byte{'f'}, nil, func(k, _ []byte) error {
+		sizes = append(sizes, append([]byte(nil), k...))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b := x.db.NewBatch()
+	defer b.Close()
+	b.Put(frontierKey(tree.Size()), encodeHead(p, tree))
+	for _, k := range sizes[:max(0, len(sizes)-keepFrontiers+1)] {
+		b.Delete(k)
+	}
+	return b.Commit(true)
+}
+
+// frontierUpTo is the largest stored frontier of at most size leaves.
+func (x *index) frontierUpTo(size uint64) (p position, tree *ledger.Tree, err error) {
+	tree = &ledger.Tree{}
+	err = x.db.Scan([]byte{'f'}, nil, func(k, v []byte) error {
+		if binary.BigEndian.Uint64(k[1:]) > size {
+			return kv.ErrStop
+		}
+		p, tree, err = decodeHead(v)
+		return err
+	})
+	return p, tree, err
+}
+
+func foreignKey(seq ledger.Seq) []byte {
+	return binary.BigEndian.AppendUint64([]byte{'x'}, uint64(seq))
+}
+
+// foreign lists the foreign messages that wait for an acknowledgement.
+func (x *index) foreign() (map[ledger.Seq]ledger.Hash, error) {
+	out := map[ledger.Seq]ledger.Hash{}
+	err := x.db.Scan([]byte{'x'}, nil, func(k, v []byte) error {
+		out[ledger.Seq(binary.BigEndian.Uint64(k[1:]))] = ledger.Hash(v)
+		return nil
+	})
+	return out, err
+}

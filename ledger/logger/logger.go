@@ -1,0 +1,322 @@
+// Package logger is the one writer of the ledger. It takes intake messages,
+// checks them, chains them onto the LEDGER stream and answers with receipts.
+//
+// # The append, as one state machine
+//
+//	idle → sent → undecided → confirmed → indexed → replied → signed
+//
+//	sent       what is waiting goes out at an expected sequence, one append at
+//	           a time; the next one may be built meanwhile, never sent
+//	undecided  no ack: the same bytes are sent again at the same position until
+//	           the broker acks them or says that the stream ends elsewhere; then
+//	           leaf hashes tell how much of it is stored
+//	confirmed  the broker has fsynced it
+//	indexed    (principal, id) → seq, head and Merkle frontier are one commit of
+//	           the index, not fsynced: a crash rewinds the index, and start-up
+//	           catches it up from the stream
+//	replied    receipts go out: an ack means fsynced and chained
+//	signed     the index is fsynced, then the checkpoint is signed and stored
+//
+// Nothing is ever appended behind an undecided append, no append is rebuilt,
+// and no unconfirmed size is signed.
+package logger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/mod/sumdb/note"
+
+	"assay/events"
+	"assay/internal/durable"
+	"assay/ledger"
+	"assay/ledger/stream"
+)
+
+// Principal and namespace of the logger's own records.
+const (
+	Principal = "logger/main"
+	Namespace = "production"
+)
+
+var (
+	// ErrNotInitialised means that the directory has no key: run init first.
+	ErrNotInitialised = errors.New("no logger key here: run `assay init` first")
+	// ErrNoCheckpoint means that there are records but no checkpoint to hold
+	// them against.
+	ErrNoCheckpoint = errors.New("the ledger has records but its checkpoint is missing")
+	// ErrBehind means that the stream ends before something that was signed or
+	// indexed: records are lost or an older copy was put in place.
+	ErrBehind = errors.New("the stream ends before what this logger has confirmed")
+	// ErrFork means that the stream's records are not those that were signed
+	// or indexed.
+	ErrFork = errors.New("the stream's records are not those that this logger confirmed")
+	// ErrFenced means that another logger appends to the same stream.
+	ErrFenced = errors.New("another logger writes to this stream")
+)
+
+// Stream is what the logger needs of the LEDGER stream; *stream.Stream
+// implements it.
+type Stream interface {
+	// Append stores msgs at first and after. Errors wrap stream.ErrUndecided
+	// or stream.ErrWrongSequence.
+	Append(ctx context.Context, first ledger.Seq, msgs []stream.Message) error
+	// Head, Get and Read are answered by the stream's leader. Get's error for
+	// an absent message wraps stream.ErrNotFound.
+	Head(ctx context.Context) (stream.Head, error)
+	Get(ctx context.Context, seq ledger.Seq) ([]byte, error)
+	Read(ctx context.Context, from, to ledger.Seq, fn func(ledger.Seq, []byte) error) error
+	// MaxBatch is how many messages one Append should carry at most.
+	MaxBatch() int
+}
+
+// Config says where the logger's state is and what it works with.
+type Config struct {
+	// Dir holds key, hmac.key, index/ and checkpoint/ (see Files).
+	Dir string
+	// Stream is where records go.
+	Stream Stream
+	// Clock is the system's clock when nil.
+	Clock Clock
+	// Quarantine keeps the raw bytes of a rejected message; nil drops them.
+	Quarantine func(principal string, raw []byte)
+	// FreeBytes tells how much room the broker's disk has; nil means unknown.
+	FreeBytes func() (uint64, error)
+	// LowWater is the free room in bytes below which nothing but the resolver
+	// and the operator is taken; below half of it, nothing. Zero means 256 MiB.
+	LowWater uint64
+	// Software names this build in ledger.opened and logger.started.
+	Software string
+	Log      zerolog.Logger
+}
+
+const (
+	signEvery     = time.Second
+	housekeep     = time.Second
+	idleTick      = 10 * time.Second
+	maxBatchBytes = 8 << 20
+	// singlesBelow: an atomic batch costs about 7 ms, a single about a third
+	// of one, so fewer than this many are faster one after another.
+	singlesBelow = 20
+)
+
+// Logger is an open logger. Run does the work; everything else may be called
+// at the same time.
+type Logger struct {
+	cfg    Config
+	files  Files
+	lock   *durable.Lock
+	keys   *Keys
+	index  *index
+	maker  events.Maker
+	queues queues
+
+	w writer // only Run's goroutine
+
+	signing sync.Mutex // one signature at a time
+
+	mu     sync.Mutex // guards what follows
+	snap   snapshot
+	signed ledger.Checkpoint
+	state  State
+	since  time.Time
+	detail string
+}
+
+// State is what the logger is doing about its intake.
+type State string
+
+// The states; only Serving takes everything.
+const (
+	Starting  State = "starting"
+	Serving   State = "serving"
+	Undecided State = "undecided" // an append has no answer yet
+	LowDisk   State = "low_disk"
+	ForeignIn State = "foreign_record" // waits for the operator's acknowledgement
+	Stopped   State = "stopped"
+)
+
+// snapshot is the confirmed and indexed end of the ledger.
+type snapshot struct {
+	tree *ledger.Tree
+	head position
+}
+
+// position is the end of a chain.
+type position struct {
+	seq  ledger.Seq
+	leaf ledger.Hash
+	time time.Time // ledger time
+}
+
+// Status is what an operator sees of a running logger.
+type Status struct {
+	State          State             `json:"state"`
+	Detail         string            `json:"detail,omitzero"`
+	Size           uint64            `json:"size"`
+	Root           string            `json:"root"`
+	LedgerTime     string            `json:"ledger_time"`
+	CheckpointSize uint64            `json:"checkpoint_size"`
+	Waiting        int               `json:"waiting"`
+	Rejected       map[string]uint64 `json:"rejected"` // by code, since the start
+}
+
+// Open checks the stream against index and checkpoint, catches the index up
+// and appends logger.started. It refuses a ledger that does not hold what was
+// signed: ErrNotInitialised, ErrNoCheckpoint, ErrBehind, ErrFork, or
+// ledger.ErrCorrupt, each with the position. ctx bounds the start-up.
+func Open(ctx context.Context, cfg Config) (*Logger, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = SystemClock()
+	}
+	if cfg.LowWater == 0 {
+		cfg.LowWater = 256 << 20
+	}
+	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting}
+	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall}
+	lock, err := durable.TryLock(l.files.lock())
+	if err != nil {
+		return nil, fmt.Errorf("logger directory %s: %w", cfg.Dir, err)
+	}
+	l.lock = lock
+	if err := l.open(ctx); err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Logger) open(ctx context.Context) error {
+	var err error
+	if l.keys, err = LoadKeys(l.files); err != nil {
+		return err
+	}
+	if l.index, err = openIndex(l.files.index(), l.cfg.Log); err != nil {
+		return err
+	}
+	l.w.init(l)
+	if err := l.recover(ctx); err != nil {
+		return err
+	}
+	if len(l.w.foreign) > 0 {
+		// Nothing may be appended before the operator's word.
+		l.setState(ForeignIn, l.w.foreignDetail())
+		return nil
+	}
+	if err := l.announce(ctx); err != nil {
+		return err
+	}
+	l.setState(Serving, "")
+	return nil
+}
+
+// announce appends logger.started at the expected sequence: it proves, before
+// anything is taken, that this logger can write and is the only one.
+func (l *Logger) announce(ctx context.Context) error {
+	l.w.own(&events.LoggerStarted{
+		Context: ownContext(), BootID: l.cfg.Clock.BootID(),
+		HeadSeq: uint64(l.w.head.seq), HeadLeaf: l.w.head.leaf.String(), Software: l.cfg.Software,
+	})
+	b := l.w.build()
+	if err := l.w.settle(ctx, b, l.cfg.Stream.Append(ctx, b.first, b.msgs)); err != nil {
+		return fmt.Errorf("append logger.started: %w", err)
+	}
+	if err := l.w.finish(b); err != nil {
+		return err
+	}
+	return l.sign()
+}
+
+func ownContext() events.Context {
+	component, capture := "logger", "live"
+	return events.Context{Component: &component, Capture: &capture}
+}
+
+// Key is the verifier of the logger's checkpoints.
+func (l *Logger) Key() note.Verifier { return l.keys.verifier }
+
+// Close releases the index and the lock; Run must have returned.
+func (l *Logger) Close() error {
+	l.setState(Stopped, "")
+	return l.release()
+}
+
+func (l *Logger) release() error {
+	var errs []error
+	if l.index != nil {
+		errs = append(errs, l.index.close())
+	}
+	errs = append(errs, l.lock.Unlock())
+	return errors.Join(errs...)
+}
+
+func (l *Logger) setState(s State, detail string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != s {
+		l.cfg.Log.Info().Str("state", string(s)).Str("detail", detail).Msg("logger state")
+	}
+	l.state, l.detail = s, detail
+}
+
+func (l *Logger) getState() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// Status reports the confirmed end of the ledger and the state of the intake.
+func (l *Logger) Status() Status {
+	waiting := l.queues.waiting()
+	rejected := l.queues.rejectedByCode()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Status{State: l.state, Detail: l.detail, Waiting: waiting, CheckpointSize: l.signed.Size, Rejected: rejected}
+	if l.snap.tree != nil {
+		s.Size, s.Root = l.snap.tree.Size(), l.snap.tree.Root().String()
+	}
+	if !l.snap.head.time.IsZero() {
+		s.LedgerTime = ledger.FormatTime(l.snap.head.time)
+	}
+	return s
+}
+
+// Run serves the intake until ctx ends or the ledger must not be written any
+// more: ErrFenced, ErrBehind, ErrFork, or an error of the index. What was
+// acked is durable; the last checkpoint is signed before it returns.
+func (l *Logger) Run(ctx context.Context) error {
+	signerDone := make(chan struct{})
+	signCtx, stopSigner := context.WithCancel(ctx)
+	go func() {
+		defer close(signerDone)
+		l.signLoop(signCtx)
+	}()
+	err := l.w.loop(ctx)
+	stopSigner()
+	<-signerDone
+	l.setState(Stopped, fmt.Sprint(err))
+	l.queues.refuseAll(errStopping)
+	if errors.Is(err, context.Canceled) || err == nil {
+		return l.sign()
+	}
+	return err
+}
+
+func (l *Logger) signLoop(ctx context.Context) {
+	t := time.NewTicker(signEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := l.sign(); err != nil {
+			l.cfg.Log.Error().Err(err).Msg("sign checkpoint")
+		}
+	}
+}

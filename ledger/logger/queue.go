@@ -1,0 +1,402 @@
+package logger
+
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/internal/principal"
+	"assay/ledger"
+	"assay/schema"
+)
+
+// maxQueued bounds what one principal may have waiting, in bytes.
+const maxQueued = 16 << 20
+
+// Codes that the logger adds to those of schema.Check.
+const (
+	CodeForbiddenType   schema.Code = "forbidden_type"
+	CodeForbiddenHeader schema.Code = "forbidden_header"
+	CodeConflict        schema.Code = "conflict"
+	CodeUnavailable     schema.Code = "unavailable"
+	CodeDropped         schema.Code = "dropped" // by the broker, before the logger saw it
+)
+
+// refusal is the error that an intake answers.
+type refusal struct {
+	Code    schema.Code `json:"code"`
+	Pointer string      `json:"pointer"`
+	Message string      `json:"message"`
+	// RetryAfter is in seconds; null when the same bytes will never be taken.
+	RetryAfter *float64 `json:"retry_after"`
+}
+
+func unavailable(message string) *refusal {
+	after := 1.0
+	return &refusal{Code: CodeUnavailable, Message: message, RetryAfter: &after}
+}
+
+var errStopping = unavailable("the logger is stopping")
+
+func (r *refusal) encode() []byte {
+	out, err := json.Marshal(struct {
+		Error *refusal `json:"error"`
+	}{r})
+	if err != nil {
+		panic(err) // four plain fields
+	}
+	return out
+}
+
+// request is one intake message, split and checked.
+type request struct {
+	source *Source
+	items  []item
+	array  bool         // the message was a JSON array, and so is the reply
+	reply  func([]byte) // nil when nobody waits
+	size   int
+
+	answers [][]byte
+	left    int
+}
+
+type item struct {
+	raw     []byte
+	checked schema.Checked
+	refused *refusal
+	hash    ledger.Hash // SHA-256 of raw
+}
+
+// answer settles item i and, when it was the last one, sends the reply.
+func (r *request) answer(i int, body []byte) {
+	r.answers[i] = body
+	if r.left--; r.left > 0 || r.reply == nil {
+		return
+	}
+	if !r.array {
+		r.reply(r.answers[0])
+		return
+	}
+	out := []byte{'['}
+	for i, a := range r.answers {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, a...)
+	}
+	r.reply(append(out, ']'))
+}
+
+// Source is the intake of one principal. Its requests wait in a queue of its
+// own, and the queues are served in turn, so that a flood delays its author.
+type Source struct {
+	l         *Logger
+	principal principal.Principal
+	id        string
+
+	// The rest is guarded by the queues' mutex.
+	waiting []*request
+	at      int // next item of waiting[0]
+	bytes   int
+	limiter limiter
+	counted map[schema.Code]count // rejections past the rate
+	gone    bool
+}
+
+type count struct {
+	events int64
+	bytes  int64
+}
+
+// limiter is a token bucket over the monotonic clock.
+type limiter struct {
+	perSecond float64
+	tokens    float64
+	last      time.Duration
+}
+
+const defaultRejections = 10
+
+func (b *limiter) allow(now time.Duration) bool {
+	b.tokens = min(2*b.perSecond, b.tokens+b.perSecond*(now-b.last).Seconds())
+	b.last = now
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// queues is what waits for the writer.
+type queues struct {
+	mu       sync.Mutex
+	sources  []*Source
+	turn     int
+	items    int
+	wake     chan struct{}
+	rejected map[schema.Code]uint64
+	stopped  bool
+}
+
+// AddSource opens the intake of a principal.
+func (l *Logger) AddSource(p principal.Principal) *Source {
+	rate := float64(p.RejectionsPerSecond)
+	if rate == 0 {
+		rate = defaultRejections
+	}
+	s := &Source{l: l, principal: p, id: p.ID(), counted: map[schema.Code]count{}}
+	s.limiter = limiter{perSecond: rate, tokens: 2 * rate, last: l.cfg.Clock.Monotonic()}
+	l.queues.mu.Lock()
+	defer l.queues.mu.Unlock()
+	l.queues.sources = append(l.queues.sources, s)
+	return s
+}
+
+// Close ends the intake; what waits is still served.
+func (s *Source) Close() {
+	q := &s.l.queues
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s.gone = true
+}
+
+// Submit checks one intake message and queues it. reply gets the answer, once,
+// from another goroutine; nil when the sender wants none. Submit does not wait.
+func (s *Source) Submit(raw []byte, reply func([]byte)) {
+	r := s.parse(raw)
+	r.reply = reply
+	s.l.queues.add(r)
+}
+
+// RefuseHeader answers a message that carries headers which the intake does
+// not take; it is recorded like any other refused event.
+func (s *Source) RefuseHeader(raw []byte, name string, reply func([]byte)) {
+	r := s.whole(raw, &refusal{Code: CodeForbiddenHeader, Message: "header " + name + " is not taken: publish the event's JSON alone"})
+	r.reply = reply
+	s.l.queues.add(r)
+}
+
+// CountDropped notes that the broker dropped n messages of this principal
+// before they reached the logger.
+func (s *Source) CountDropped(n int64) { s.l.queues.count(s, CodeDropped, n, 0) }
+
+// whole is a request of one item that is refused.
+func (s *Source) whole(raw []byte, why *refusal) *request {
+	return &request{source: s, items: []item{{raw: raw, refused: why}}, size: len(raw), answers: make([][]byte, 1), left: 1}
+}
+
+func (s *Source) parse(raw []byte) *request {
+	if len(raw) == 0 || raw[0] != '[' {
+		r := &request{source: s, items: []item{s.check(raw)}, size: len(raw), answers: make([][]byte, 1), left: 1}
+		return r
+	}
+	parts, why := splitBatch(raw)
+	if why != nil {
+		return s.whole(raw, why)
+	}
+	r := &request{source: s, array: true, size: len(raw), items: make([]item, len(parts)), answers: make([][]byte, len(parts)), left: len(parts)}
+	for i, p := range parts {
+		r.items[i] = s.check(p)
+	}
+	return r
+}
+
+// splitBatch cuts a CloudEvents JSON batch into the bytes of its events. An
+// array that does not parse is refused whole: nothing after the fault could be
+// told apart.
+func splitBatch(raw []byte) ([][]byte, *refusal) {
+	bad := func(err error) *refusal {
+		return &refusal{Code: schema.CodeBadJSON, Message: "batch: " + err.Error()}
+	}
+	var parts []jsontext.Value
+	if err := json.Unmarshal(raw, &parts, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+		return nil, bad(err)
+	}
+	out := make([][]byte, len(parts))
+	for i, p := range parts {
+		out[i] = p
+	}
+	return out, nil
+}
+
+// check holds one event against the schema and the principal's role.
+func (s *Source) check(raw []byte) item {
+	it := item{raw: raw}
+	checked, fault := schema.Check(raw)
+	it.checked = checked
+	switch {
+	case fault != nil:
+		it.refused = &refusal{Code: fault.Code, Pointer: fault.Pointer, Message: fault.Message}
+	case !schema.MayWrite(schema.Role(s.principal.Role), checked.Type, s.principal.Namespace):
+		it.refused = &refusal{
+			Code: CodeForbiddenType, Pointer: "/type",
+			Message: "a principal of role " + string(s.principal.Role) + " may not write " + checked.Type + " in this namespace",
+		}
+	default:
+		it.hash = sha256.Sum256(raw)
+	}
+	return it
+}
+
+// add queues the request, or answers that there is no room.
+func (q *queues) add(r *request) {
+	q.mu.Lock()
+	s := r.source
+	full := s.bytes+r.size > maxQueued && s.bytes > 0
+	if stopped := q.stopped || s.gone; stopped || full {
+		q.mu.Unlock()
+		why := errStopping
+		if !stopped {
+			why = unavailable("too much of this principal is waiting")
+		}
+		q.refuse(r, why)
+		return
+	}
+	if len(r.items) == 0 {
+		q.mu.Unlock()
+		if r.reply != nil {
+			r.reply([]byte("[]"))
+		}
+		return
+	}
+	s.waiting = append(s.waiting, r)
+	s.bytes += r.size
+	q.items += len(r.items)
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// refuse answers every item that has no answer yet. What nobody waits for is
+// counted, so that nothing is dropped silently.
+func (q *queues) refuse(r *request, why *refusal) {
+	if r.reply == nil {
+		q.count(r.source, why.Code, int64(r.left), int64(r.size))
+	}
+	body := why.encode()
+	for i := range r.answers {
+		if r.answers[i] == nil {
+			r.answer(i, body)
+		}
+	}
+}
+
+// take gives the next item in turn: one request of each principal after
+// another. ok is false when nothing waits.
+func (q *queues) take() (r *request, i int, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for range q.sources {
+		q.turn %= len(q.sources)
+		s := q.sources[q.turn]
+		if len(s.waiting) == 0 {
+			q.turn++
+			continue
+		}
+		r, i = s.waiting[0], s.at
+		q.items--
+		if s.at++; s.at == len(r.items) {
+			s.waiting[0] = nil
+			s.waiting, s.at = s.waiting[1:], 0
+			s.bytes -= r.size
+			q.turn++
+		}
+		return r, i, true
+	}
+	return nil, 0, false
+}
+
+func (q *queues) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.items
+}
+
+// allow says whether the source may have a rejection record of its own now.
+func (q *queues) allow(s *Source, now time.Duration) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return s.limiter.allow(now)
+}
+
+// count adds refused events to the source's next counting record.
+func (q *queues) count(s *Source, code schema.Code, events, bytes int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	c := s.counted[code]
+	s.counted[code] = count{c.events + events, c.bytes + bytes}
+}
+
+func (q *queues) noteRejected(code schema.Code) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.rejected == nil {
+		q.rejected = map[schema.Code]uint64{}
+	}
+	q.rejected[code]++
+}
+
+func (q *queues) rejectedByCode() map[string]uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := make(map[string]uint64, len(q.rejected))
+	for c, n := range q.rejected {
+		out[string(c)] = n
+	}
+	return out
+}
+
+// drainCounts empties the counters and drops closed sources.
+func (q *queues) drainCounts(fn func(principal string, code schema.Code, c count)) {
+	q.mu.Lock()
+	type row struct {
+		principal string
+		counted   map[schema.Code]count
+	}
+	var rows []row
+	kept := q.sources[:0]
+	for _, s := range q.sources {
+		if len(s.counted) > 0 {
+			rows = append(rows, row{s.id, s.counted})
+			s.counted = map[schema.Code]count{}
+		}
+		if !s.gone || len(s.waiting) > 0 {
+			kept = append(kept, s)
+		}
+	}
+	clear(q.sources[len(kept):])
+	q.sources = kept
+	q.mu.Unlock()
+	for _, r := range rows {
+		for _, code := range sortedCodes(r.counted) {
+			fn(r.principal, code, r.counted[code])
+		}
+	}
+}
+
+// refuseAll answers everything that waits and takes nothing more.
+func (q *queues) refuseAll(why *refusal) {
+	q.mu.Lock()
+	q.stopped = true
+	var all []*request
+	for _, s := range q.sources {
+		all = append(all, s.waiting...)
+		s.waiting, s.at, s.bytes = nil, 0, 0
+	}
+	q.items = 0
+	q.mu.Unlock()
+	for _, r := range all {
+		q.refuse(r, why)
+	}
+}
+
+func sortedCodes(m map[schema.Code]count) []schema.Code {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,128 @@
+package logger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"assay/events"
+	"assay/internal/durable"
+	"assay/ledger"
+	"assay/schema"
+)
+
+// sign signs the confirmed end, if the log grew. The index is fsynced first,
+// so that start-up never finds a checkpoint beyond an index that the stream
+// could not catch up.
+func (l *Logger) sign() error {
+	l.signing.Lock()
+	defer l.signing.Unlock()
+	l.mu.Lock()
+	snap, before, waits := l.snap, l.signed, l.state == ForeignIn
+	l.mu.Unlock()
+	if waits || snap.tree == nil || snap.tree.Size() == before.Size {
+		return nil
+	}
+	if err := l.index.putSigned(snap.head, snap.tree); err != nil {
+		return fmt.Errorf("store signed position %d: %w", snap.head.seq, err)
+	}
+	cp := ledger.Checkpoint{Origin: l.keys.verifier.Name(), Size: snap.tree.Size(), Root: snap.tree.Root()}
+	raw, err := ledger.SignCheckpoint(cp, l.keys.signer)
+	if err != nil {
+		return err
+	}
+	if err := l.files.saveCheckpoint(cp, raw, before); err != nil {
+		return fmt.Errorf("store checkpoint of size %d: %w", cp.Size, err)
+	}
+	l.mu.Lock()
+	l.signed = cp
+	l.mu.Unlock()
+	return nil
+}
+
+// Genesis opens a new ledger: record 1 is ledger.opened, which commits to the
+// logger's key and to the hash of the offline recovery key, and the first
+// checkpoint signs it. Calling it again after an interruption goes on from
+// there; on an opened ledger it does nothing. Only init calls it.
+func Genesis(ctx context.Context, cfg Config, recoveryKeySHA256 string) error {
+	if cfg.Clock == nil {
+		cfg.Clock = SystemClock()
+	}
+	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting}
+	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall}
+	lock, err := durable.TryLock(l.files.lock())
+	if err != nil {
+		return fmt.Errorf("logger directory %s: %w", cfg.Dir, err)
+	}
+	l.lock = lock
+	return errors.Join(l.genesis(ctx, recoveryKeySHA256), l.release())
+}
+
+func (l *Logger) genesis(ctx context.Context, recoveryKeySHA256 string) (err error) {
+	if l.keys, err = LoadKeys(l.files); err != nil {
+		return err
+	}
+	if l.index, err = openIndex(l.files.index(), l.cfg.Log); err != nil {
+		return err
+	}
+	l.w.init(l)
+	cps, err := LoadCheckpoints(l.files, l.keys.verifier)
+	if err != nil || len(cps) > 0 {
+		return err
+	}
+	head, err := l.cfg.Stream.Head(ctx)
+	if err != nil {
+		return err
+	}
+	switch head.Last {
+	case 0:
+		err = l.openLedger(ctx, recoveryKeySHA256)
+	case 1:
+		err = l.adoptOpening(ctx)
+	default:
+		err = fmt.Errorf("%w: the stream holds %d records", ErrNoCheckpoint, head.Last)
+	}
+	if err != nil {
+		return err
+	}
+	return l.sign()
+}
+
+func (l *Logger) openLedger(ctx context.Context, recoveryKeySHA256 string) error {
+	l.w.own(&events.LedgerOpened{
+		Context: ownContext(), Origin: l.keys.verifier.Name(), PublicKey: l.keys.vkey,
+		RecoveryKeySHA256: recoveryKeySHA256, SchemaSHA256: schema.Digest(), Software: l.cfg.Software,
+	})
+	b := l.w.build()
+	if err := l.w.settle(ctx, b, l.cfg.Stream.Append(ctx, b.first, b.msgs)); err != nil {
+		return fmt.Errorf("append ledger.opened: %w", err)
+	}
+	return l.w.finish(b)
+}
+
+// adoptOpening goes on after an interruption between record 1 and its
+// checkpoint: record 1 must be this key's opening.
+func (l *Logger) adoptOpening(ctx context.Context) error {
+	body, err := l.cfg.Stream.Get(ctx, 1)
+	if err != nil {
+		return err
+	}
+	r, err := ledger.ParseRecord(body)
+	if err != nil {
+		return fmt.Errorf("record 1: %w", err)
+	}
+	ev, err := events.Decode(r.Event)
+	if err != nil {
+		return fmt.Errorf("record 1: %w", err)
+	}
+	if opened, ok := ev.Data.(*events.LedgerOpened); !ok || opened.PublicKey != l.keys.vkey {
+		return fmt.Errorf("record 1 does not open a ledger of this key: %w", ErrFork)
+	}
+	w := &l.w
+	w.tree.Append(r.Leaf())
+	w.head = position{1, r.Leaf(), r.RecordedAt}
+	w.tip = w.head
+	kb := l.index.db.NewBatch()
+	defer kb.Close()
+	return w.commit(kb)
+}

@@ -1,0 +1,472 @@
+package logger
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"assay/events"
+	"assay/internal/kv"
+	"assay/ledger"
+	"assay/ledger/stream"
+	"assay/schema"
+)
+
+// writer is the state of Run's goroutine. Nothing in it is shared.
+type writer struct {
+	l *Logger
+
+	head position // confirmed and indexed
+	tree *ledger.Tree
+	tip  position // last record built; equal to head when nothing is under way
+
+	pending  map[idKey]*written         // built, not yet indexed
+	foreign  map[ledger.Seq]ledger.Hash // messages of others without acknowledgement
+	ownQueue [][]byte                   // events of the logger itself
+	watch    watch
+	idle     time.Duration // since the last record, by the monotonic clock
+	kept     time.Duration // monotonic time of the last housekeeping
+	room     room
+}
+
+// room is what the low-water mark leaves open.
+type room int
+
+const (
+	roomForAll     room = iota
+	roomForClosing      // resolver and operator only
+	roomForNone
+)
+
+// written is a record on its way.
+type written struct {
+	keyed   bool
+	key     idKey
+	entry   entry
+	answer  []byte     // nil: the receipt
+	acks    ledger.Seq // foreign message that this record acknowledges
+	waiters []waiter
+}
+
+type waiter struct {
+	r *request
+	i int
+}
+
+// batch is one append.
+type batch struct {
+	first   ledger.Seq
+	msgs    []stream.Message
+	records []*written
+	bytes   int
+	arena   []byte
+}
+
+func (w *writer) init(l *Logger) {
+	w.l = l
+	w.tree = &ledger.Tree{}
+	w.pending = map[idKey]*written{}
+	w.foreign = map[ledger.Seq]ledger.Hash{}
+	l.queues.wake = make(chan struct{}, 1)
+}
+
+// errForeign means that the stream goes on with somebody else's message.
+var errForeign = errors.New("foreign record")
+
+// loop is the append pipeline: while one batch is under way, the one before it
+// is indexed and answered and the next one is built. The order of a batch's
+// own steps never changes.
+func (w *writer) loop(ctx context.Context) error {
+	tick := time.NewTicker(housekeep)
+	defer tick.Stop()
+	var confirmed *batch
+	cur, err := w.await(ctx, tick)
+	for cur != nil {
+		acked := w.send(ctx, cur)
+		if confirmed != nil {
+			if err := w.finish(confirmed); err != nil {
+				return err
+			}
+			confirmed = nil
+		}
+		next, err := w.tryBuild()
+		if err != nil {
+			return err
+		}
+		switch serr := w.settle(ctx, cur, <-acked); {
+		case errors.Is(serr, errForeign):
+			w.drop(next)
+			next = nil
+			w.tip = w.head
+		case serr != nil:
+			w.drop(cur)
+			w.drop(next)
+			return serr
+		default:
+			confirmed = cur
+		}
+		if cur = next; cur != nil {
+			continue
+		}
+		if confirmed != nil {
+			if err := w.finish(confirmed); err != nil {
+				return err
+			}
+			confirmed = nil
+		}
+		if cur, err = w.await(ctx, tick); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// await waits until there is something to append; nil once ctx has ended.
+func (w *writer) await(ctx context.Context, tick *time.Ticker) (*batch, error) {
+	for {
+		b, err := w.tryBuild()
+		if b != nil || err != nil {
+			return b, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-w.l.queues.wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// send appends in the background. The append is not cut short by a stop: its
+// outcome is worth a few seconds.
+func (w *writer) send(ctx context.Context, b *batch) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- w.l.cfg.Stream.Append(context.WithoutCancel(ctx), b.first, b.msgs) }()
+	return done
+}
+
+func (w *writer) tryBuild() (*batch, error) {
+	w.housekeeping()
+	b := w.build()
+	if err := w.l.index.db.Err(); err != nil {
+		return nil, err
+	}
+	if len(b.msgs) == 0 {
+		return nil, nil
+	}
+	return b, nil
+}
+
+// build chains what waits: the logger's own events, then the queues in turn.
+func (w *writer) build() *batch {
+	b := &batch{first: w.tip.seq + 1}
+	limit := w.l.cfg.Stream.MaxBatch()
+	if waiting := w.l.queues.waiting() + len(w.ownQueue); waiting < singlesBelow {
+		limit = 1
+	}
+	for len(w.ownQueue) > 0 && len(b.msgs) < limit {
+		w.chainOwn(b, w.ownQueue[0], nil)
+		w.ownQueue = w.ownQueue[1:]
+	}
+	for len(b.msgs) < limit && b.bytes < maxBatchBytes {
+		r, i, ok := w.l.queues.take()
+		if !ok {
+			break
+		}
+		w.take(b, r, i)
+	}
+	return b
+}
+
+// take decides about one event: refused, seen before, or chained.
+func (w *writer) take(b *batch, r *request, i int) {
+	it := &r.items[i]
+	if why := w.closed(r.source, it); why != nil {
+		if r.reply == nil {
+			w.l.queues.count(r.source, why.Code, 1, int64(len(it.raw)))
+		}
+		r.answer(i, why.encode())
+		return
+	}
+	if it.refused != nil {
+		w.reject(b, r, i, it.refused)
+		return
+	}
+	key := idKey{r.source.id, it.checked.ID}
+	seen, known := w.pending[key]
+	if known && seen.entry.hash == it.hash {
+		seen.waiters = append(seen.waiters, waiter{r, i})
+		return
+	}
+	if !known {
+		e, indexed, err := w.l.index.lookup(key)
+		if err != nil {
+			r.answer(i, unavailable("the logger's index failed").encode())
+			return
+		}
+		if indexed && e.hash == it.hash {
+			r.answer(i, receipt(e, r.source.principal.ReceiptsSeq))
+			return
+		}
+		known = indexed
+	}
+	if known {
+		w.reject(b, r, i, &refusal{Code: CodeConflict, Pointer: "/id", Message: "this id was used for other bytes"})
+		return
+	}
+	rec := w.chain(b, r.source.id, r.source.principal.Namespace, it.checked.Type, it.raw)
+	rec.keyed, rec.key, rec.entry.hash = true, key, it.hash
+	rec.waiters = []waiter{{r, i}}
+	if len(w.foreign) > 0 {
+		rec.acks = w.acknowledges(r.source.id, it.raw)
+	}
+	w.pending[key] = rec
+}
+
+// closed says why nothing of this kind is taken at present; nil if it is.
+func (w *writer) closed(s *Source, it *item) *refusal {
+	switch {
+	case len(w.foreign) > 0 && (it.refused != nil || w.acknowledges(s.id, it.raw) == 0):
+		return unavailable("somebody else wrote to the ledger; it waits for the operator's acknowledgement")
+	case w.room == roomForNone, w.room == roomForClosing && s.principal.Role != "resolver" && s.principal.Role != "operator":
+		return unavailable("the ledger's disk is nearly full")
+	}
+	return nil
+}
+
+// chain adds one record to the batch.
+func (w *writer) chain(b *batch, who, namespace, typ string, event []byte) *written {
+	now := w.l.cfg.Clock.Wall()
+	if now.Before(w.tip.time) {
+		now = w.tip.time // ledger time never goes back; clock.stepped tells
+	}
+	h := ledger.Header{Seq: w.tip.seq + 1, Prev: w.tip.leaf, RecordedAt: now, Principal: who, Namespace: namespace}
+	const overhead = 512
+	if need := len(event) + overhead; cap(b.arena)-len(b.arena) < need {
+		b.arena = make([]byte, 0, max(need, 256<<10))
+	}
+	start := len(b.arena)
+	b.arena = ledger.AppendRecord(b.arena, h, event)
+	body := b.arena[start:len(b.arena):len(b.arena)]
+	rec := &written{entry: entry{seq: h.Seq, time: now, leaf: ledger.Leaf(body)}}
+	b.msgs = append(b.msgs, stream.Message{Subject: stream.SubjectPrefix + typ, Body: body})
+	b.records = append(b.records, rec)
+	b.bytes += len(body)
+	w.tip = position{h.Seq, rec.entry.leaf, now}
+	w.idle = 0
+	return rec
+}
+
+// own queues an event of the logger itself.
+func (w *writer) own(p events.Payload) {
+	raw, err := w.encode(p)
+	if err != nil {
+		w.l.cfg.Log.Error().Err(err).Str("type", p.Type()).Msg("encode own event")
+		return
+	}
+	w.ownQueue = append(w.ownQueue, raw)
+}
+
+func (w *writer) encode(p events.Payload) ([]byte, error) {
+	ev, err := w.l.maker.New(p)
+	if err != nil {
+		return nil, err
+	}
+	return events.Encode(ev)
+}
+
+func (w *writer) chainOwn(b *batch, raw []byte, answer []byte) *written {
+	checked, fault := schema.Check(raw)
+	if fault != nil {
+		// The logger's events obey the same schemas; a test proves it.
+		w.l.cfg.Log.Error().Err(fault).Msg("own event is not valid")
+	}
+	rec := w.chain(b, Principal, Namespace, checked.Type, raw)
+	rec.answer = answer
+	return rec
+}
+
+// reject records a refusal and answers once the record is durable. Past the
+// principal's rate it is counted instead and answered at once.
+func (w *writer) reject(b *batch, r *request, i int, why *refusal) {
+	it := &r.items[i]
+	q := &w.l.queues
+	q.noteRejected(why.Code)
+	answer := why.encode()
+	if !q.allow(r.source, w.l.cfg.Clock.Monotonic()) {
+		q.count(r.source, why.Code, 1, int64(len(it.raw)))
+		r.answer(i, answer)
+		return
+	}
+	p := &events.IntakeRejected{
+		Context: ownContext(), Principal: r.source.id, Code: string(why.Code),
+		Size: int64(len(it.raw)), Count: 1,
+	}
+	mac := hmac.New(sha256.New, w.l.keys.hmac)
+	mac.Write(it.raw)
+	sum := hex.EncodeToString(mac.Sum(nil))
+	p.HMAC = &sum
+	if why.Pointer != "" {
+		p.Pointer = &why.Pointer
+	}
+	if it.checked.IDString != "" {
+		p.EventID = &it.checked.IDString
+	}
+	raw, err := w.encode(p)
+	if err == nil {
+		if _, fault := schema.Check(raw); fault != nil && p.Pointer != nil {
+			p.Pointer = nil // a pointer made of hostile names may be too long
+			raw, err = w.encode(p)
+		}
+	}
+	if err != nil {
+		w.l.cfg.Log.Error().Err(err).Msg("encode intake.rejected")
+		r.answer(i, answer)
+		return
+	}
+	rec := w.chainOwn(b, raw, answer)
+	rec.waiters = []waiter{{r, i}}
+	if w.l.cfg.Quarantine != nil {
+		w.l.cfg.Quarantine(r.source.id, it.raw)
+	}
+}
+
+// finish makes a confirmed batch visible: index, then receipts.
+func (w *writer) finish(b *batch) error {
+	if len(b.records) == 0 {
+		return nil
+	}
+	kb := w.l.index.db.NewBatch()
+	defer kb.Close()
+	for _, rec := range b.records {
+		w.tree.Append(rec.entry.leaf)
+		if rec.keyed {
+			putEntry(kb, rec.key, rec.entry)
+		}
+		if rec.acks != 0 {
+			delete(w.foreign, rec.acks)
+			kb.Delete(foreignKey(rec.acks))
+		}
+	}
+	last := b.records[len(b.records)-1].entry
+	w.head = position{last.seq, last.leaf, last.time}
+	if err := w.commit(kb); err != nil {
+		return err
+	}
+	for _, rec := range b.records {
+		if rec.keyed {
+			delete(w.pending, rec.key)
+		}
+		rec.reply()
+	}
+	return nil
+}
+
+func (w *writer) commit(kb *kv.Batch) error {
+	putHead(kb, w.head, w.tree)
+	if err := kb.Commit(false); err != nil {
+		return fmt.Errorf("logger index: %w", err)
+	}
+	w.publish()
+	return nil
+}
+
+// publish shows the confirmed end to signer and status.
+func (w *writer) publish() {
+	l := w.l
+	l.mu.Lock()
+	l.snap = snapshot{tree: w.tree.Clone(), head: w.head}
+	resumed := l.state == ForeignIn && len(w.foreign) == 0
+	l.mu.Unlock()
+	if resumed {
+		l.setState(Serving, "")
+	}
+}
+
+func (rec *written) reply() {
+	for _, wt := range rec.waiters {
+		body := rec.answer
+		if body == nil {
+			body = receipt(rec.entry, wt.r.source.principal.ReceiptsSeq)
+		}
+		wt.r.answer(wt.i, body)
+	}
+}
+
+// drop answers what was built but will not be appended by this logger.
+func (w *writer) drop(b *batch) {
+	if b == nil {
+		return
+	}
+	body := unavailable("the logger could not append; publish the same event again").encode()
+	for _, rec := range b.records {
+		if rec.keyed {
+			delete(w.pending, rec.key)
+		}
+		for _, wt := range rec.waiters {
+			wt.r.answer(wt.i, body)
+		}
+	}
+}
+
+// receipt is the ack: this event is fsynced and chained at this position.
+func receipt(e entry, withSeq bool) []byte {
+	out := make([]byte, 0, 160)
+	out = append(out, '{')
+	if withSeq {
+		out = fmt.Appendf(out, `"seq":%d,`, e.seq)
+	}
+	out = append(out, `"leaf":"`...)
+	out = hex.AppendEncode(out, e.leaf[:])
+	out = append(out, `","recorded_at":"`...)
+	out = append(out, ledger.FormatTime(e.time)...)
+	return append(out, '"', '}')
+}
+
+// housekeeping runs about once a second: clocks, counters, room on the disk.
+func (w *writer) housekeeping() {
+	now := w.l.cfg.Clock.Monotonic()
+	if w.kept != 0 && now-w.kept < housekeep {
+		return
+	}
+	w.kept = now
+	w.checkRoom()
+	if len(w.foreign) > 0 {
+		return
+	}
+	w.watchClock()
+	w.l.queues.drainCounts(func(who string, code schema.Code, c count) {
+		w.own(&events.IntakeRejected{Context: ownContext(), Principal: who, Code: string(code), Size: c.bytes, Count: c.events})
+	})
+}
+
+func (w *writer) checkRoom() {
+	if w.l.cfg.FreeBytes == nil {
+		return
+	}
+	free, err := w.l.cfg.FreeBytes()
+	before := w.room
+	switch {
+	case err != nil:
+		w.l.cfg.Log.Error().Err(err).Msg("free disk space")
+		return
+	case free < w.l.cfg.LowWater/2:
+		w.room = roomForNone
+	case free < w.l.cfg.LowWater:
+		w.room = roomForClosing
+	default:
+		w.room = roomForAll
+	}
+	if w.room == before || len(w.foreign) > 0 {
+		return
+	}
+	if w.room == roomForAll {
+		w.l.setState(Serving, "")
+	} else {
+		w.l.setState(LowDisk, fmt.Sprintf("%d bytes free, the mark is %d", free, w.l.cfg.LowWater))
+	}
+}
