@@ -1,0 +1,65 @@
+package metric
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Text is the score for a terminal, one metric a line with what it is made of.
+func (s *Score) Text() string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-22s "+format+"\n", append([]any{name}, args...)...)
+	}
+	r, u, c, p := s.Routing, s.Useful, s.Coverage.Claims, s.Coverage.Predictions
+	line("namespace", "%s at record %d", s.Namespace, s.Inputs.Seq)
+	line("routing rate", "%s (causal tool %d, graph %d, prose %d, none %d; self-reported %d; joined exactly %d, by episode %d)",
+		r.Rate, r.CausalTool, r.Graph, r.Prose, r.None, r.SelfReported, r.Exact, r.Episode)
+	line("useful conclusions", "%d of %d asserted (by prediction %d, by recheck %d; asserted too late %d)",
+		u.Count, u.Asserted, u.ByPrediction, u.ByRecheck, u.AssertedAfter)
+	line("  per 100 opportunities", "%s (%d conclusions, %d opportunities)", number(u.Per100.Value), u.Per100.Numerator, u.Per100.Denominator)
+	line("claims resolved", "%s (without prediction %d; younger than 7 days %d)", c.Rate, c.WithoutPrediction, c.Young)
+	line("predictions resolved", "%s (void %d, unresolved %d, not due %d; younger than 7 days %d)", p.Rate, p.Void, p.Unresolved, p.NotDue, p.Young)
+	line("predictions of any age", "%d: confirmed %d, refuted %d, void %d, unresolved %d, open %d",
+		p.Total.Recorded, p.Total.Confirmed, p.Total.Refuted, p.Total.Void, p.Total.Unresolved, p.Total.Open)
+	k := s.Calibration
+	line("Brier", "%s n=%d (unscorable %d)", k.Brier, k.N, k.Unscorable)
+	line("log loss", "%s n=%d (clamped %d)", k.LogLoss, k.N, k.Clamped)
+	x := s.Experiments
+	line("experiments executed", "%s (without call %d, denied %d, before proposal %d, unproposed %d)",
+		x.Rate, x.WithoutCall, x.Denied, x.BeforeProposal, x.Unproposed)
+	t := s.Cost
+	line("tokens", "input %s, cached %s, output %s", t.InputTokens, t.CachedTokens, t.OutputTokens)
+	line("cost", "USD %s (known for %d of %d; self-reported %d)", number(t.USD.Sum), t.USD.Known, t.USD.Total, t.SelfReported)
+	return b.String()
+}
+
+// String is the value with its parts, such as "0.25 (1/4)".
+func (r Ratio) String() string {
+	return fmt.Sprintf("%s (%d/%d)", number(r.Value), r.Numerator, r.Denominator)
+}
+
+// String is the value and, if there is something to fill in, its bounds.
+func (l Loss) String() string {
+	if l.Best == nil {
+		return number(l.Value)
+	}
+	return fmt.Sprintf("%s, with the unresolved filled in %s to %s,", number(l.Value), number(l.Best), number(l.Worst))
+}
+
+// String is the sum and how many values it is known from.
+func (s Sum) String() string {
+	sum := "unknown"
+	if s.Sum != nil {
+		sum = strconv.FormatInt(*s.Sum, 10)
+	}
+	return fmt.Sprintf("%s (known for %d of %d)", sum, s.Known, s.Total)
+}
+
+func number(v *float64) string {
+	if v == nil {
+		return "undefined"
+	}
+	return strconv.FormatFloat(*v, 'g', 4, 64)
+}

@@ -1,0 +1,558 @@
+package projector
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/rs/zerolog"
+
+	"assay/internal/kv"
+	"assay/ledger"
+)
+
+const (
+	defaultCommitEvery = 4096
+	defaultHeadEvery   = 5 * time.Second
+)
+
+// Config is what a Runner is made of.
+type Config struct {
+	DB          *kv.DB
+	Source      Source
+	Projections []Projection
+	// CommitEvery is how many messages are folded between commits at most; 0
+	// means 4096. The state does not depend on it.
+	CommitEvery int
+	// Workers hash and decode ahead of the fold; 0 means GOMAXPROCS.
+	Workers int
+	// HeadEvery is how often Run asks the source for its head, to notice a
+	// ledger that was cut back under it; 0 means five seconds.
+	HeadEvery time.Duration
+	// Progress, if set, is called after each commit.
+	Progress func(Status)
+	// Logger is for what is parked and halted; the zero value discards it.
+	Logger zerolog.Logger
+}
+
+// Status is where a runner stands.
+type Status struct {
+	Seq        ledger.Seq `json:"seq"`  // last message in the views
+	Head       ledger.Seq `json:"head"` // last message of the source when it was last asked or heard from
+	Lag        uint64     `json:"lag"`  // messages between them
+	Parked     int        `json:"parked"`
+	Foreign    int64      `json:"foreign"`
+	Rebuilding []string   `json:"rebuilding,omitzero"` // projections behind the others
+	Halted     string     `json:"halted,omitzero"`     // why the views stand still
+}
+
+// Runner folds a source into the views of one store. One goroutine at a time
+// may be in Run or CatchUp; the other methods may be called from any.
+type Runner struct {
+	cfg     Config
+	views   []*view // by name
+	chain   chain
+	anchor  ledger.Hash // leaf at the chain's start, to be found there again
+	pending int         // messages since the last commit
+	waits   bool        // the chain has a suspect
+
+	mu     sync.Mutex
+	status Status
+}
+
+// view is one projection with its place.
+type view struct {
+	Projection
+	cursor Cursor
+	batch  *Batch
+	ledger bool
+	// old is the active cursor of another version while this one is built.
+	old *Cursor
+}
+
+// NewRunner reads the cursors of the store. Nothing is written before Run.
+func NewRunner(cfg Config) (*Runner, error) {
+	cfg.CommitEvery = cmp.Or(cfg.CommitEvery, defaultCommitEvery)
+	cfg.Workers = cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0))
+	cfg.HeadEvery = cmp.Or(cfg.HeadEvery, defaultHeadEvery)
+	r := &Runner{cfg: cfg}
+	for _, p := range append([]Projection{ledgerProjection{}}, cfg.Projections...) {
+		v, err := openView(cfg.DB, p)
+		if err != nil {
+			return nil, err
+		}
+		r.views = append(r.views, v)
+	}
+	slices.SortFunc(r.views, func(a, b *view) int { return cmp.Compare(a.Name(), b.Name()) })
+	for i, v := range r.views[1:] {
+		if v.Name() == r.views[i].Name() {
+			return nil, fmt.Errorf("two projections named %s", v.Name())
+		}
+	}
+	if err := r.loadStatus(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func openView(db *kv.DB, p Projection) (*view, error) {
+	if err := checkName(p.Name()); err != nil {
+		return nil, err
+	}
+	v := &view{Projection: p, batch: newBatch(db, stateOf(p.Name(), p.Version()))}
+	_, v.ledger = p.(ledgerProjection)
+	var err error
+	if v.cursor, err = loadCursor(db, p.Name(), p.Version()); err != nil {
+		return nil, err
+	}
+	if v.cursor.Seq == 0 {
+		v.batch.known = newKeyFilter()
+	}
+	active, err := db.Get([]byte(activePrefix + p.Name()))
+	switch {
+	case errors.Is(err, kv.ErrNotFound) || err == nil && string(active) == strconv.Itoa(p.Version()):
+		return v, nil
+	case err != nil:
+		return nil, fmt.Errorf("active version of %s: %w", p.Name(), err)
+	}
+	version, err := strconv.Atoi(string(active))
+	if err != nil {
+		return nil, fmt.Errorf("active version of %s: %w", p.Name(), err)
+	}
+	old, err := loadCursor(db, p.Name(), version)
+	v.old = &old
+	return v, err
+}
+
+func (r *Runner) loadStatus() error {
+	s, err := NewState(r.cfg.DB)
+	if errors.Is(err, ErrNoState) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if r.status.Parked, err = s.CountParked(); err != nil {
+		return err
+	}
+	l, err := s.Ledger()
+	r.status.Foreign = l.Foreign
+	r.status.Seq, r.status.Rebuilding = r.lowest(), r.rebuilding()
+	return err
+}
+
+// lowest is the cursor that the feed starts behind.
+func (r *Runner) lowest() ledger.Seq { return r.lowestView().cursor.Seq }
+
+func (r *Runner) lowestView() *view {
+	return slices.MinFunc(r.views, func(a, b *view) int { return cmp.Compare(a.cursor.Seq, b.cursor.Seq) })
+}
+
+func (r *Runner) highest() ledger.Seq {
+	var seq ledger.Seq
+	for _, v := range r.views {
+		seq = max(seq, v.cursor.Seq)
+		if v.old != nil {
+			seq = max(seq, v.old.Seq)
+		}
+	}
+	return seq
+}
+
+func (r *Runner) rebuilding() (names []string) {
+	top := r.highest()
+	for _, v := range r.views {
+		if v.old != nil || v.cursor.Seq < top {
+			names = append(names, v.Name())
+		}
+	}
+	return names
+}
+
+// Status is where the runner stands.
+func (r *Runner) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.status
+	s.Head = max(s.Head, s.Seq)
+	s.Lag = uint64(s.Head - s.Seq)
+	s.Rebuilding = slices.Clone(s.Rebuilding)
+	return s
+}
+
+func (r *Runner) update(fn func(*Status)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fn(&r.status)
+}
+
+// View calls fn with the views of one moment between two commits.
+func (r *Runner) View(fn func(*State) error) error {
+	snap, err := r.cfg.DB.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	s, err := NewState(snap)
+	if err != nil {
+		return err
+	}
+	return fn(s)
+}
+
+// Digest is the live views' digest and the record it is of.
+func (r *Runner) Digest() (d Digest, err error) {
+	err = r.View(func(s *State) error {
+		d, err = s.Digest()
+		return err
+	})
+	return d, err
+}
+
+// Run follows the source until ctx ends, which gives nil, or until something is
+// wrong with the ledger or the store, which Status then shows as well.
+func (r *Runner) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		r.watchHead(ctx, cancel)
+	}()
+	err := r.process(ctx, 0)
+	if cause := context.Cause(ctx); ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
+		err = cause
+		if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+			err = nil
+		}
+	}
+	cancel(nil)
+	<-watched
+	return r.halted(err)
+}
+
+// watchHead ends the run when the ledger ends before what was folded: a
+// consumer would wait for ever for records whose sequences are taken.
+func (r *Runner) watchHead(ctx context.Context, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(r.cfg.HeadEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		seen := r.Status().Seq // before the head is asked for, so that a moving head is no alarm
+		head, err := r.cfg.Source.Head(ctx)
+		if err != nil {
+			continue // the feed itself reports a source that is gone
+		}
+		if head < seen {
+			cancel(aheadError(seen, head))
+			return
+		}
+		r.update(func(s *Status) { s.Head = head })
+	}
+}
+
+// CatchUp folds up to the message to, or up to the head when to is 0. Views
+// that are already there stay as they are.
+func (r *Runner) CatchUp(ctx context.Context, to ledger.Seq) error {
+	head, err := r.cfg.Source.Head(ctx)
+	if err != nil {
+		return fmt.Errorf("head of the ledger: %w", err)
+	}
+	if to == 0 {
+		to = head
+	}
+	if to > head {
+		return r.halted(aheadError(to, head))
+	}
+	if to == 0 && r.highest() == 0 {
+		return nil
+	}
+	return r.halted(r.process(ctx, to))
+}
+
+func (r *Runner) halted(err error) error {
+	if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		r.update(func(s *Status) { s.Halted = err.Error() })
+		r.cfg.Logger.Error().Err(err).Msg("projector halted")
+	}
+	return err
+}
+
+func aheadError(seq, head ledger.Seq) error {
+	return &LinkError{Seq: seq, Kind: ErrAhead, What: "head", Want: fmt.Sprintf("at least %d", seq), Got: fmt.Sprint(head)}
+}
+
+// process reads the feed from the lowest cursor to to, or for ever.
+func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
+	head, err := r.start(ctx)
+	if err != nil {
+		return err
+	}
+	from := max(r.chain.seq, 1)
+	if to != 0 && to < from {
+		return nil
+	}
+	f := startFeed(ctx, r.cfg.Source, from, to, r.cfg.Workers)
+	defer f.stop()
+	for c := range f.ordered {
+		<-c.ready
+		if err := r.foldChunk(c); err != nil {
+			return err
+		}
+		f.recycle(c)
+		if to == 0 && r.chain.seq >= head && r.chain.seq == f.received() {
+			if err := r.commit(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.commit(); err != nil {
+		return err
+	}
+	if err := f.result(); err != nil {
+		return fmt.Errorf("read the ledger behind message %d: %w", r.chain.seq, err)
+	}
+	if err := r.chain.settled(); err != nil {
+		return err
+	}
+	if r.chain.seq < to {
+		return &LinkError{Seq: r.chain.seq + 1, Kind: ErrGap, What: "end of the feed", Want: fmt.Sprint(to), Got: fmt.Sprint(r.chain.seq)}
+	}
+	return nil
+}
+
+// start puts the chain at the lowest cursor. The message there is read again,
+// to see that the ledger still holds what was folded.
+func (r *Runner) start(ctx context.Context) (head ledger.Seq, err error) {
+	for _, v := range r.views {
+		v.batch.reset() // what an earlier, halted run left uncommitted
+		if v.cursor, err = loadCursor(r.cfg.DB, v.Name(), v.Version()); err != nil {
+			return 0, err
+		}
+	}
+	if head, err = r.cfg.Source.Head(ctx); err != nil {
+		return 0, fmt.Errorf("head of the ledger: %w", err)
+	}
+	if top := r.highest(); head < top {
+		return 0, aheadError(top, head)
+	}
+	low := r.lowestView().cursor
+	r.chain, r.anchor = chain{seq: low.Seq, leaf: low.Leaf}, low.Leaf
+	r.pending, r.waits = 0, false
+	if low.Seq > 0 {
+		tree, err := loadFrontier(r.cfg.DB)
+		if err != nil {
+			return 0, err
+		}
+		if tree.Size() != uint64(low.Seq) {
+			return 0, fmt.Errorf("%w: feed position %d, lowest cursor %d", ErrCorrupt, tree.Size(), low.Seq)
+		}
+		r.chain.tree = *tree
+	}
+	r.update(func(s *Status) { s.Head, s.Halted = head, "" })
+	return head, nil
+}
+
+func (r *Runner) foldChunk(c *chunk) error {
+	for i := range c.items {
+		it := &c.items[i]
+		if r.anchor != (ledger.Hash{}) {
+			if err := r.checkAnchor(it); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := r.fold(it); err != nil {
+			return err
+		}
+		if r.pending++; r.pending >= r.cfg.CommitEvery {
+			if err := r.commit(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkAnchor finds the message at the lowest cursor again.
+func (r *Runner) checkAnchor(it *item) error {
+	if it.at != r.chain.seq {
+		return &LinkError{Seq: it.at, Kind: ErrGap, What: "sequence", Want: fmt.Sprint(r.chain.seq), Got: fmt.Sprint(it.at)}
+	}
+	if it.Leaf != r.anchor {
+		return &LinkError{Seq: it.at, Kind: ErrFork, What: "leaf", Want: r.anchor.String(), Got: it.Leaf.String()}
+	}
+	r.chain.parent, r.anchor = it.Prev, ledger.Hash{}
+	return nil
+}
+
+// fold takes one message into every view that has not got it yet.
+func (r *Runner) fold(it *item) error {
+	what, reason, err := r.chain.next(it)
+	if err != nil {
+		return r.keepGood(err)
+	}
+	for _, v := range r.views {
+		if v.cursor.Seq >= it.at {
+			if v.cursor.Seq == it.at && v.cursor.Leaf != it.Leaf {
+				return &LinkError{Seq: it.at, Kind: ErrFork, What: "leaf", Want: v.cursor.Leaf.String(), Got: it.Leaf.String()}
+			}
+			continue
+		}
+		if err := r.apply(v, it, what, reason); err != nil {
+			return err
+		}
+	}
+	if waits := r.chain.settled() != nil; waits != r.waits {
+		r.waits = waits
+		r.update(func(s *Status) { s.Halted = haltedText(r.chain.settled()) })
+	}
+	return nil
+}
+
+func haltedText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// keepGood commits what was folded before the message that ends the feed.
+func (r *Runner) keepGood(err error) error {
+	if cerr := r.commit(); cerr != nil {
+		return errors.Join(err, cerr)
+	}
+	return err
+}
+
+func (r *Runner) apply(v *view, it *item, what step, reason string) error {
+	b := v.batch
+	b.edits = 0
+	var err error
+	switch {
+	case what == stepForeign:
+		if v.ledger {
+			addForeign(b, it, reason)
+			r.update(func(s *Status) { s.Foreign++ })
+		}
+	case it.decodeErr == nil:
+		err = v.Apply(b, &it.Record)
+	case v.ledger:
+		err = v.Apply(b, &it.Record)
+		r.park(v, it, it.decodeErr)
+	}
+	if b.err != nil {
+		return b.err
+	}
+	if err == nil {
+		return nil
+	}
+	if b.edits > 0 {
+		return fmt.Errorf("%w: %s at %d: %w", ErrPartialApply, v.Name(), it.at, err)
+	}
+	r.park(v, it, err)
+	return b.err
+}
+
+func (r *Runner) park(v *view, it *item, reason error) {
+	p, _ := Edit[Parked](v.batch, parkedPrefix+SeqKey(it.at))
+	*p = Parked{Projection: v.Name(), Seq: it.at, Reason: reason.Error()}
+	r.update(func(s *Status) { s.Parked++ })
+	r.cfg.Logger.Warn().Str("projection", v.Name()).Uint64("seq", uint64(it.at)).Err(reason).Msg("record parked")
+}
+
+// commit writes the touched keys, the cursors and the feed's position in one
+// batch. It is not fsynced: a crash rewinds all of them together. While a
+// suspect waits, nothing is committed, so that a restart sees it again.
+func (r *Runner) commit() error {
+	if r.pending == 0 || r.chain.settled() != nil {
+		return nil
+	}
+	w := r.cfg.DB.NewBatch()
+	defer w.Close()
+	for _, v := range r.views {
+		if v.cursor.Seq >= r.chain.seq {
+			continue
+		}
+		if err := r.commitView(w, v); err != nil {
+			return err
+		}
+	}
+	w.Put([]byte(frontierKey), encodeFrontier(&r.chain.tree))
+	if err := w.Commit(false); err != nil {
+		return fmt.Errorf("commit views at %d: %w", r.chain.seq, err)
+	}
+	r.committed()
+	return nil
+}
+
+func (r *Runner) commitView(w *kv.Batch, v *view) error {
+	if err := v.batch.flush(w); err != nil {
+		return err
+	}
+	c := v.cursor
+	c.Seq, c.Leaf = r.chain.seq, r.chain.leaf
+	data, err := json.Marshal(storedCursor{c.Seq, c.Leaf.String()})
+	if err != nil {
+		return fmt.Errorf("cursor of %s: %w", v.Name(), err)
+	}
+	w.Put([]byte(cursorKey(v.Name(), v.Version())), data)
+	if v.old == nil {
+		w.Put([]byte(activePrefix+v.Name()), strconv.AppendInt(nil, int64(v.Version()), 10))
+		return nil
+	}
+	if c.Seq < v.old.Seq {
+		return nil
+	}
+	w.Put([]byte(activePrefix+v.Name()), strconv.AppendInt(nil, int64(v.Version()), 10))
+	return r.dropOthers(w, v)
+}
+
+// dropOthers deletes every other version of a projection, those whose building
+// was given up included.
+func (r *Runner) dropOthers(w *kv.Batch, v *view) error {
+	prefix := cursorPrefix + v.Name() + "/"
+	return r.cfg.DB.Scan([]byte(prefix), nil, func(k, _ []byte) error {
+		version, err := strconv.Atoi(string(k[len(prefix):]))
+		if err != nil {
+			return fmt.Errorf("cursor %s: %w", k, err)
+		}
+		if version != v.Version() {
+			w.DeletePrefix([]byte(stateOf(v.Name(), version)))
+			w.Delete(k)
+		}
+		return nil
+	})
+}
+
+func (r *Runner) committed() {
+	for _, v := range r.views {
+		if v.cursor.Seq >= r.chain.seq {
+			continue
+		}
+		v.cursor.Seq, v.cursor.Leaf = r.chain.seq, r.chain.leaf
+		if v.old != nil && v.cursor.Seq >= v.old.Seq {
+			v.old = nil
+		}
+		v.batch.committed()
+	}
+	r.pending = 0
+	r.update(func(s *Status) {
+		s.Seq, s.Head = r.chain.seq, max(s.Head, r.chain.seq)
+		s.Rebuilding = r.rebuilding()
+	})
+	if r.cfg.Progress != nil {
+		r.cfg.Progress(r.Status())
+	}
+}

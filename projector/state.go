@@ -1,0 +1,280 @@
+package projector
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"assay/internal/kv"
+	"assay/ledger"
+)
+
+const (
+	activePrefix = "a/"
+	cursorPrefix = "c/"
+	statePrefix  = "s/"
+	frontierKey  = "f"
+)
+
+func stateOf(name string, version int) string {
+	return statePrefix + name + "/" + strconv.Itoa(version) + "/"
+}
+
+func cursorKey(name string, version int) string {
+	return cursorPrefix + name + "/" + strconv.Itoa(version)
+}
+
+// State reads the views that a store holds. Over a kv.Snapshot all of its
+// answers are of one moment.
+type State struct {
+	r       kv.Reader
+	cursors []Cursor // of the active versions, by name
+}
+
+// NewState finds the active versions; ErrNoState when there are none.
+func NewState(r kv.Reader) (*State, error) {
+	s := &State{r: r}
+	err := r.Scan([]byte(activePrefix), nil, func(k, v []byte) error {
+		version, err := strconv.Atoi(string(v))
+		if err != nil {
+			return fmt.Errorf("active version of %s: %w", k, err)
+		}
+		s.cursors = append(s.cursors, Cursor{Projection: string(k[len(activePrefix):]), Version: version})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(s.cursors) == 0 {
+		return nil, ErrNoState
+	}
+	for i, c := range s.cursors {
+		if s.cursors[i], err = loadCursor(r, c.Projection, c.Version); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// storedCursor is a Cursor as it stands under its key.
+type storedCursor struct {
+	Seq  ledger.Seq `json:"seq"`
+	Leaf string     `json:"leaf"`
+}
+
+func loadCursor(r kv.Reader, name string, version int) (Cursor, error) {
+	c := Cursor{Projection: name, Version: version}
+	data, err := r.Get([]byte(cursorKey(name, version)))
+	if errors.Is(err, kv.ErrNotFound) {
+		return c, nil
+	}
+	var stored storedCursor
+	if err == nil {
+		err = json.Unmarshal(data, &stored)
+	}
+	if err == nil {
+		c.Seq = stored.Seq
+		c.Leaf, err = ledger.ParseHash(stored.Leaf)
+	}
+	if err != nil {
+		return Cursor{}, fmt.Errorf("cursor of %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// Cursors are the active projections' cursors in the order of names.
+func (s *State) Cursors() []Cursor { return slices.Clone(s.cursors) }
+
+// At is the record that all views stand at; ErrUneven when they differ.
+func (s *State) At() (ledger.Seq, ledger.Hash, error) {
+	first := s.cursors[0]
+	for _, c := range s.cursors[1:] {
+		if c.Seq != first.Seq || c.Leaf != first.Leaf {
+			return 0, ledger.Hash{}, fmt.Errorf("%w: %s is at %d, %s at %d", ErrUneven, first.Projection, first.Seq, c.Projection, c.Seq)
+		}
+	}
+	return first.Seq, first.Leaf, nil
+}
+
+// Root is the Merkle root over every message that the views stand at.
+func (s *State) Root() (ledger.Hash, error) {
+	seq, _, err := s.At()
+	if err != nil {
+		return ledger.Hash{}, err
+	}
+	tree, err := loadFrontier(s.r)
+	if err != nil {
+		return ledger.Hash{}, err
+	}
+	if tree.Size() != uint64(seq) {
+		return ledger.Hash{}, fmt.Errorf("%w: the feed is at %d, views at %d", ErrUneven, tree.Size(), seq)
+	}
+	return tree.Root(), nil
+}
+
+func loadFrontier(r kv.Reader) (*ledger.Tree, error) {
+	data, err := r.Get([]byte(frontierKey))
+	if errors.Is(err, kv.ErrNotFound) {
+		return &ledger.Tree{}, nil
+	}
+	if err == nil && len(data) < 8 {
+		err = ledger.ErrBadFrontier
+	}
+	if err != nil {
+		return nil, fmt.Errorf("feed position: %w", err)
+	}
+	return ledger.DecodeFrontier(binary.BigEndian.Uint64(data), data[8:])
+}
+
+func encodeFrontier(t *ledger.Tree) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, t.Size()), t.EncodeFrontier()...)
+}
+
+func (s *State) prefix(projection string) (string, error) {
+	for _, c := range s.cursors {
+		if c.Projection == projection {
+			return stateOf(projection, c.Version), nil
+		}
+	}
+	return "", fmt.Errorf("%w: no projection %s", ErrNoState, projection)
+}
+
+// Load reads one value of a projection; kv.ErrNotFound when it is absent.
+func Load[T any](s *State, projection, key string) (*T, error) {
+	data, err := s.LoadRaw(projection, key)
+	if err != nil {
+		return nil, err
+	}
+	v := new(T)
+	if err := json.Unmarshal(data, v); err != nil {
+		return nil, fmt.Errorf("state %s %s: %w", projection, key, err)
+	}
+	return v, nil
+}
+
+// LoadRaw reads what Batch.Put wrote.
+func (s *State) LoadRaw(projection, key string) ([]byte, error) {
+	p, err := s.prefix(projection)
+	if err != nil {
+		return nil, err
+	}
+	return s.r.Get([]byte(p + key))
+}
+
+// Scan calls fn in key order for a projection's values whose keys start with
+// prefix and, if after is not empty, sort behind it. fn may return kv.ErrStop.
+func Scan[T any](s *State, projection, prefix, after string, fn func(key string, v *T) error) error {
+	return s.ScanRaw(projection, prefix, after, func(key string, data []byte) error {
+		v := new(T)
+		if err := json.Unmarshal(data, v); err != nil {
+			return fmt.Errorf("state %s %s: %w", projection, key, err)
+		}
+		return fn(key, v)
+	})
+}
+
+// ScanRaw is Scan over the stored bytes, valid during the call.
+func (s *State) ScanRaw(projection, prefix, after string, fn func(key string, value []byte) error) error {
+	p, err := s.prefix(projection)
+	if err != nil {
+		return err
+	}
+	var from []byte
+	if after != "" {
+		from = []byte(p + after)
+	}
+	return s.r.Scan([]byte(p+prefix), from, func(k, v []byte) error { return fn(string(k[len(p):]), v) })
+}
+
+// Version names one projection of a digest.
+type Version struct {
+	Projection string `json:"projection"`
+	Version    int    `json:"version"`
+}
+
+// Digest is the views' state at a record, in one hash.
+type Digest struct {
+	Seq      ledger.Seq `json:"seq"`
+	Leaf     string     `json:"leaf"`     // hex leaf hash of the message at Seq
+	Root     string     `json:"root"`     // hex Merkle root over messages 1 to Seq
+	SHA256   string     `json:"digest"`   // the state digest, hex
+	Versions []Version  `json:"versions"` // by name
+}
+
+// Digest reads every key-value; its cost grows with the views.
+func (s *State) Digest() (Digest, error) {
+	seq, leaf, err := s.At()
+	if err != nil {
+		return Digest{}, err
+	}
+	root, err := s.Root()
+	if err != nil {
+		return Digest{}, err
+	}
+	d := Digest{Seq: seq, Leaf: leaf.String(), Root: root.String()}
+	h := sha256.New()
+	var buf []byte
+	for _, c := range s.cursors {
+		d.Versions = append(d.Versions, Version{c.Projection, c.Version})
+		buf = appendSized(append(buf[:0], 'P'), c.Projection)
+		h.Write(binary.BigEndian.AppendUint64(buf, uint64(c.Version)))
+		p := []byte(stateOf(c.Projection, c.Version))
+		err := s.r.Scan(p, nil, func(k, v []byte) error {
+			buf = appendSized(append(buf[:0], 'E'), k[len(p):])
+			buf = appendSized(buf, v)
+			h.Write(buf)
+			return nil
+		})
+		if err != nil {
+			return Digest{}, err
+		}
+	}
+	d.SHA256 = hex.EncodeToString(h.Sum(nil))
+	return d, nil
+}
+
+func appendSized[S string | []byte](dst []byte, s S) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+// parkedPrefix starts the keys of parked records in each projection's state.
+const parkedPrefix = "!parked/"
+
+// Parked is a record that a projection could not apply.
+type Parked struct {
+	Projection string     `json:"projection"`
+	Seq        ledger.Seq `json:"seq"`
+	Reason     string     `json:"reason"`
+}
+
+// Parked calls fn for every parked record, projection by projection.
+func (s *State) Parked(fn func(Parked) error) error {
+	for _, c := range s.cursors {
+		err := Scan(s, c.Projection, parkedPrefix, "", func(_ string, p *Parked) error { return fn(*p) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CountParked is how many (record, projection) pairs are parked.
+func (s *State) CountParked() (n int, err error) {
+	err = s.Parked(func(Parked) error { n++; return nil })
+	return n, err
+}
+
+func checkName(name string) error {
+	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return fmt.Errorf("projection name %q: want lower-case letters and _", name)
+	}
+	return nil
+}

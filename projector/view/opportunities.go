@@ -1,0 +1,216 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"assay/events"
+	"assay/ledger"
+	"assay/projector"
+)
+
+// Opportunity is one entry of the detector's denominator, with where it led.
+type Opportunity struct {
+	Namespace       string     `json:"namespace"`
+	OpportunityID   string     `json:"opportunity_id"`
+	EventID         string     `json:"event_id"`
+	Seq             ledger.Seq `json:"seq"`
+	RecordedAt      time.Time  `json:"recorded_at"`
+	Principal       string     `json:"principal"`
+	EpisodeID       string     `json:"episode_id,omitzero"`
+	Kind            string     `json:"kind"`
+	Component       string     `json:"component"`
+	DetectorVersion string     `json:"detector_version"`
+	TextSpanHash    string     `json:"text_span_hash"`
+	Score           *float64   `json:"score,omitzero"`
+	Repeats         int64      `json:"repeats"` // later opportunities of the same id
+
+	// RoutedTo is causal_tool, graph, prose or none, and Join says how that
+	// is known: exact by opportunity_id, episode by order; "" for none.
+	RoutedTo string `json:"routed_to"`
+	Join     string `json:"join"`
+	Route    *Route `json:"route,omitzero"`
+	// Exact and ByEpisode are the best of either join; Route is Exact, or
+	// ByEpisode where there is no exact one.
+	Exact     *Route `json:"exact,omitzero"`
+	ByEpisode *Route `json:"by_episode,omitzero"`
+}
+
+// Route is what followed an opportunity.
+type Route struct {
+	To  string     `json:"to"`
+	Seq ledger.Seq `json:"seq"`
+	// SelfReported means that only the agent says so: a graph.written of its
+	// own, or the claim that is the prose.
+	SelfReported bool `json:"self_reported"`
+}
+
+// Where an opportunity can lead, and how that is known.
+const (
+	RoutedCausalTool = "causal_tool"
+	RoutedGraph      = "graph"
+	RoutedProse      = "prose"
+	RoutedNone       = "none"
+	JoinExact        = "exact"
+	JoinEpisode      = "episode"
+)
+
+var routeRank = map[string]int{RoutedProse: 1, RoutedGraph: 2, RoutedCausalTool: 3}
+
+// keep puts the better route in place: the stronger kind, then what was
+// observed before what was self-reported, then the earlier.
+func keep(have **Route, r Route) {
+	h := *have
+	if h != nil && (routeRank[h.To] > routeRank[r.To] ||
+		routeRank[h.To] == routeRank[r.To] && (!h.SelfReported || r.SelfReported)) {
+		return
+	}
+	*have = &r
+}
+
+func (o *Opportunity) derive() {
+	o.RoutedTo, o.Join, o.Route = RoutedNone, "", nil
+	switch {
+	case o.Exact != nil:
+		o.Route, o.Join = o.Exact, JoinExact
+	case o.ByEpisode != nil:
+		o.Route, o.Join = o.ByEpisode, JoinEpisode
+	}
+	if o.Route != nil {
+		o.RoutedTo = o.Route.To
+	}
+}
+
+// latest is an episode's most recent opportunity.
+type latest struct {
+	OpportunityID string `json:"opportunity_id"`
+}
+
+// early is a route that named its opportunity before the detector reported it:
+// detectors work out of path, and an exact join does not depend on order.
+type early struct {
+	Route *Route `json:"route"`
+}
+
+const (
+	opportunityKind = "p"
+	latestKind      = "l"
+	earlyKind       = "y"
+)
+
+type opportunities struct{}
+
+func (opportunities) Name() string { return Opportunities }
+func (opportunities) Version() int { return 1 }
+
+// Apply implements projector.Projection.
+func (opportunities) Apply(b *projector.Batch, r *projector.Record) error {
+	if d, ok := r.Event.Data.(*events.OpportunityDetected); ok {
+		if r.Role() != roleDetector && !observer(r) {
+			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		}
+		detected(b, r, d)
+		return nil
+	}
+	if route, ok := routeOf(r); ok {
+		join(b, r, route)
+	}
+	return nil
+}
+
+func detected(b *projector.Batch, r *projector.Record, d *events.OpportunityDetected) {
+	o, ok := projector.Edit[Opportunity](b, key(opportunityKind, r.Namespace, d.OpportunityID))
+	if ok {
+		o.Repeats++
+		return
+	}
+	addRef(b, d.OpportunityID, r)
+	*o = Opportunity{
+		Namespace: r.Namespace, OpportunityID: d.OpportunityID, EventID: r.Event.ID, Seq: r.Seq, RecordedAt: r.RecordedAt,
+		Principal: r.Principal, EpisodeID: r.Event.EpisodeID, Kind: d.Kind, Component: d.Component,
+		DetectorVersion: d.DetectorVersion, TextSpanHash: d.TextSpanHash, Score: d.Score,
+	}
+	if e, ok := projector.View[early](b, key(earlyKind, r.Namespace, d.OpportunityID)); ok {
+		route := *e.Route
+		o.Exact = &route
+	}
+	o.derive()
+	if r.Event.EpisodeID != "" {
+		l, _ := projector.Edit[latest](b, key(latestKind, r.Namespace, r.Event.EpisodeID))
+		l.OpportunityID = d.OpportunityID
+	}
+}
+
+// routeOf says where a record shows that an opportunity led. A tool call counts
+// as the dispatcher saw it; a denied one led nowhere.
+func routeOf(r *projector.Record) (Route, bool) {
+	route := Route{Seq: r.Seq, SelfReported: r.Role() == roleAgent}
+	switch d := r.Event.Data.(type) {
+	case *events.ToolCalled:
+		if !observer(r) || d.Status == "denied" {
+			return Route{}, false
+		}
+		route.To = toolRoute(d)
+	case *events.GraphWritten:
+		route.To = RoutedGraph
+	case *events.ClaimRecorded:
+		route.To = RoutedProse
+	}
+	return route, route.To != ""
+}
+
+// toolRoute goes by the tool's name and, for a tool of any other name, by
+// whether it gave edges back.
+func toolRoute(d *events.ToolCalled) string {
+	switch {
+	case strings.HasPrefix(d.Tool, "graph"):
+		return RoutedGraph
+	case strings.HasPrefix(d.Tool, "causal"), strings.HasPrefix(d.Tool, "counterfactual"), len(d.ReturnedEdges) > 0:
+		return RoutedCausalTool
+	}
+	return ""
+}
+
+// join gives the route to the opportunity that the record names. Only a record
+// that names none falls back to the episode, and then to the latest opportunity
+// before it alone, so that one call never routes several.
+func join(b *projector.Batch, r *projector.Record, route Route) {
+	if id := opportunityOf(r.Event); id != "" {
+		ns, reason := namespaceOf(b, id, r)
+		if reason != "" {
+			e, _ := projector.Edit[early](b, key(earlyKind, r.Namespace, id))
+			keep(&e.Route, route)
+			return
+		}
+		o, _ := projector.Edit[Opportunity](b, key(opportunityKind, ns, id))
+		keep(&o.Exact, route)
+		o.derive()
+		return
+	}
+	if r.Event.EpisodeID == "" {
+		return
+	}
+	l, ok := projector.View[latest](b, key(latestKind, r.Namespace, r.Event.EpisodeID))
+	if !ok {
+		return
+	}
+	o, _ := projector.Edit[Opportunity](b, key(opportunityKind, r.Namespace, l.OpportunityID))
+	keep(&o.ByEpisode, route)
+	o.derive()
+}
+
+// GetOpportunity reads one opportunity; kv.ErrNotFound when there is none.
+func GetOpportunity(s *projector.State, namespace, opportunityID string) (*Opportunity, error) {
+	return projector.Load[Opportunity](s, Opportunities, key(opportunityKind, namespace, opportunityID))
+}
+
+// FindOpportunity reads the opportunities of an id in all namespaces.
+func FindOpportunity(s *projector.State, opportunityID string) ([]Opportunity, error) {
+	return find[Opportunity](s, Opportunities, opportunityKind, opportunityID)
+}
+
+// ListOpportunities calls fn for a namespace's opportunities in the order of ids.
+func ListOpportunities(s *projector.State, namespace string, fn func(*Opportunity) error) error {
+	return list(s, Opportunities, fn, opportunityKind, namespace)
+}

@@ -1,0 +1,240 @@
+// Package view holds the projections that scores, reports and `assay show` read,
+// one file each, with the functions that read them.
+//
+// All views are kept by namespace. A record of an agent acts in its own
+// namespace only. What a resolver, operator, dispatcher or detector says about
+// a claim, prediction, experiment or opportunity counts in the namespace of the
+// event that it refers to: of those in which the identifier was recorded, the
+// one whose recording event the envelope's causationid names, or the only one,
+// or the record's own; if none of these decides, the record is listed as an
+// orphan and has no effect. Of two records that claim one identifier in a
+// namespace the first counts and the others are counted as repeats.
+//
+// Facts are kept and effects flagged: nothing that a principal sends is
+// repaired, and null stays unknown. Collections that a principal could let grow
+// without bound have a key for each element, so that no value grows with the
+// number of records.
+package view
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"assay/events"
+	"assay/internal/kv"
+	"assay/ledger"
+	"assay/projector"
+)
+
+// Names of the projections.
+const (
+	Claims        = "claims"
+	Episodes      = "episodes"
+	Experiments   = "experiments"
+	IDs           = "ids"
+	Opportunities = "opportunities"
+	Predictions   = "predictions"
+	Rejections    = "rejections"
+	ToolCalls     = "toolcalls"
+)
+
+// Roles whose word decides something here.
+const (
+	roleAgent      = "agent"
+	roleDetector   = "detector"
+	roleDispatcher = "dispatcher"
+	roleHarness    = "harness"
+	roleOperator   = "operator"
+	roleResolver   = "resolver"
+)
+
+// ErrRole means that a record was written by a role that may not write it. The
+// logger refuses such events; one that is in the ledger all the same is parked.
+var ErrRole = errors.New("role may not write this type")
+
+// All are the projections of this package.
+func All() []projector.Projection {
+	return []projector.Projection{
+		claims{}, episodes{}, experiments{}, ids{}, opportunities{}, predictions{}, rejections{}, toolCalls{},
+	}
+}
+
+// key joins parts so that no two lists of parts share a key and prefixes are
+// those of whole parts.
+func key(parts ...string) string {
+	n := 0
+	for _, p := range parts {
+		n += len(p) + 1
+	}
+	var b strings.Builder
+	b.Grow(n)
+	for i, p := range parts {
+		if i > 0 {
+			b.WriteByte(0)
+		}
+		if strings.IndexByte(p, 0) >= 0 {
+			p = strings.ReplaceAll(p, "\x00", "\x00\xff")
+		}
+		b.WriteString(p)
+	}
+	return b.String()
+}
+
+// prefix is the start of every key that begins with the parts.
+func prefix(parts ...string) string { return key(parts...) + "\x00" }
+
+// deref is the string, or "" for unknown, where the two need not be told apart.
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// Ref is a place where an identifier was recorded.
+type Ref struct {
+	Namespace string     `json:"namespace"`
+	EventID   string     `json:"event_id"`
+	Seq       ledger.Seq `json:"seq"`
+}
+
+type refs struct {
+	List []Ref `json:"list"`
+}
+
+const refPrefix = "r"
+
+// addRef notes that the record introduced id in its namespace.
+func addRef(b *projector.Batch, id string, r *projector.Record) {
+	v, _ := projector.Edit[refs](b, key(refPrefix, id))
+	v.List = append(v.List, Ref{r.Namespace, r.Event.ID, r.Seq})
+}
+
+// Reasons for which a record that refers to something is an orphan.
+const (
+	orphanUnknown   = "unknown"   // nothing with that identifier was recorded before
+	orphanAmbiguous = "ambiguous" // several namespaces have one
+)
+
+// namespaceOf finds the namespace of what the record refers to; the reason is
+// empty when it is known.
+func namespaceOf(b *projector.Batch, id string, r *projector.Record) (ns, reason string) {
+	v, _ := projector.View[refs](b, key(refPrefix, id))
+	own := slices.ContainsFunc(v.List, func(ref Ref) bool { return ref.Namespace == r.Namespace })
+	if r.Role() == roleAgent {
+		if own {
+			return r.Namespace, ""
+		}
+		return r.Namespace, orphanUnknown
+	}
+	for _, ref := range v.List {
+		if r.Event.CausationID != "" && ref.EventID == r.Event.CausationID {
+			return ref.Namespace, ""
+		}
+	}
+	switch {
+	case len(v.List) == 0:
+		return r.Namespace, orphanUnknown
+	case len(v.List) == 1:
+		return v.List[0].Namespace, ""
+	case own:
+		return r.Namespace, ""
+	}
+	return r.Namespace, orphanAmbiguous
+}
+
+// find reads every value that an identifier has, one a namespace.
+func find[T any](s *projector.State, projection, kind, id string) ([]T, error) {
+	v, err := projector.Load[refs](s, projection, key(refPrefix, id))
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	for _, ref := range v.List {
+		t, err := projector.Load[T](s, projection, key(kind, ref.Namespace, id))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *t)
+	}
+	return out, nil
+}
+
+// list calls fn for the values of a kind whose keys start with the parts.
+func list[T any](s *projector.State, projection string, fn func(*T) error, parts ...string) error {
+	return projector.Scan(s, projection, prefix(parts...), "", func(_ string, v *T) error { return fn(v) })
+}
+
+// Orphan is a record that refers to something it has no effect on.
+type Orphan struct {
+	Seq       ledger.Seq `json:"seq"`
+	Principal string     `json:"principal"`
+	Type      string     `json:"type"`
+	ID        string     `json:"id"` // what it refers to
+	Reason    string     `json:"reason"`
+}
+
+const orphanPrefix = "o"
+
+func addOrphan(b *projector.Batch, ns, id, reason string, r *projector.Record) {
+	o, _ := projector.Edit[Orphan](b, key(orphanPrefix, ns, projector.SeqKey(r.Seq)))
+	*o = Orphan{Seq: r.Seq, Principal: r.Principal, Type: r.Event.Type, ID: id, Reason: reason}
+}
+
+// Orphans lists the orphans of a projection in a namespace.
+func Orphans(s *projector.State, projection, namespace string, fn func(*Orphan) error) error {
+	return list(s, projection, fn, orphanPrefix, namespace)
+}
+
+// observer says whether the record's writer sees what tools really do: the
+// dispatcher, or the harness where it stands in for it.
+func observer(r *projector.Record) bool {
+	switch r.Role() {
+	case roleDispatcher:
+		return true
+	case roleHarness:
+		return r.Namespace == "sandbox" || strings.HasPrefix(r.Namespace, "bench/")
+	}
+	return false
+}
+
+// Found is everything that one identifier names.
+type Found struct {
+	Events        []EventRef    `json:"events"`
+	Claims        []Claim       `json:"claims"`
+	Predictions   []Prediction  `json:"predictions"`
+	Opportunities []Opportunity `json:"opportunities"`
+	Experiments   []Experiment  `json:"experiments"`
+	ToolCalls     []ToolCall    `json:"tool_calls"`
+}
+
+// Empty says that the identifier names nothing.
+func (f *Found) Empty() bool {
+	return len(f.Events)+len(f.Claims)+len(f.Predictions)+len(f.Opportunities)+len(f.Experiments)+len(f.ToolCalls) == 0
+}
+
+// Find looks an event, claim, prediction, opportunity, experiment or tool call
+// id up in all namespaces.
+func Find(s *projector.State, id string) (f Found, err error) {
+	steps := []func() error{
+		func() (err error) { f.Events, err = FindEvent(s, id); return err },
+		func() (err error) { f.Claims, err = FindClaim(s, id); return err },
+		func() (err error) { f.Predictions, err = FindPrediction(s, id); return err },
+		func() (err error) { f.Opportunities, err = FindOpportunity(s, id); return err },
+		func() (err error) { f.Experiments, err = FindExperiment(s, id); return err },
+		func() (err error) { f.ToolCalls, err = FindToolCall(s, id); return err },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return Found{}, err
+		}
+	}
+	return f, nil
+}
+
+// opportunityOf is the opportunity that an event says it answers, or "".
+func opportunityOf(e *events.Event) string { return deref(e.Data.Common().OpportunityID) }
