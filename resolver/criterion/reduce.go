@@ -1,0 +1,215 @@
+package criterion
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// reduced is what a reducer makes of the samples of one window.
+type reduced struct {
+	open  Range  // with every missing tick free
+	full  Range  // with gaps counted as empty
+	n     int    // samples in the window
+	base  int    // index of a counter's start sample, or −1
+	shut  bool   // open decides nothing: the reducer needs coverage both ways
+	fault Reason // why no range holds
+	wide  Reason // why full is wider than a point
+}
+
+// reduce computes the ranges over the samples of own that lie in w. Indices in
+// own are sorted by Compare.
+func (e *clauseEval) reduce(w Span, own []int) reduced {
+	lo, hi := e.lim.Signal.Lo, e.lim.Signal.Hi
+	lower, _ := slices.BinarySearchFunc(own, w.Start, e.before)
+	upper, _ := slices.BinarySearchFunc(own, w.End, e.before)
+	pts := own[lower:max(lower, upper)]
+	r := reduced{open: Range{lo, hi}, full: Range{lo, hi}, n: len(pts), base: -1, wide: CoverageShort}
+	if e.clause.HoldFor > 0 {
+		e.reduceRuns(&r, w, pts)
+		return r
+	}
+	switch e.clause.Reduce {
+	case ReduceCount:
+		n := float64(len(pts))
+		r.open, r.full = Range{n, math.Inf(1)}, Range{n, n}
+	case ReduceIncrease:
+		e.reduceIncrease(&r, w, own[:max(lower, upper)], lower)
+	case ReduceMax, ReduceMin:
+		e.reduceExtreme(&r, pts)
+	case ReduceLast:
+		r.shut = true
+		e.reduceLast(&r, w, pts)
+	case ReduceAvg:
+		r.shut = true
+		e.reduceAvg(&r, pts)
+	case ReduceQuantile:
+		r.shut = true
+		if len(pts) > 0 {
+			q := e.quantile(pts)
+			r.full = Range{q, q}
+		}
+	default:
+		r.fault = CriterionError
+	}
+	return r
+}
+
+// before orders a sample against an edge, so that a search finds the first
+// sample at or after it.
+func (e *clauseEval) before(i int, edge time.Time) int {
+	if e.in.Samples[i].Time.Before(edge) {
+		return -1
+	}
+	return 1
+}
+
+func (e *clauseEval) at(i int) *Sample { return &e.in.Samples[i] }
+
+func (e *clauseEval) reduceExtreme(r *reduced, pts []int) {
+	if len(pts) == 0 {
+		return
+	}
+	v := e.at(pts[0]).Value
+	for _, i := range pts[1:] {
+		if e.clause.Reduce == ReduceMax {
+			v = max(v, e.at(i).Value)
+		} else {
+			v = min(v, e.at(i).Value)
+		}
+	}
+	r.full = Range{v, v}
+	if e.clause.Reduce == ReduceMax {
+		r.open = Range{v, max(v, r.open.Hi)}
+	} else {
+		r.open = Range{min(v, r.open.Lo), v}
+	}
+}
+
+// reduceLast knows the last value without any coverage once the window is
+// closed and its last cell is occupied: no missing tick comes after it.
+func (e *clauseEval) reduceLast(r *reduced, w Span, pts []int) {
+	if len(pts) == 0 {
+		return
+	}
+	last := e.at(pts[len(pts)-1])
+	r.full = Range{last.Value, last.Value}
+	cell := last.Time.Sub(w.Start) / e.lim.Interval
+	lastCell := time.Duration(cells(w.End.Sub(w.Start), e.lim.Interval) - 1)
+	if e.in.Closed && e.lim.Signal.Kind != Event && cell == lastCell && w.End.Sub(last.Time) <= e.lim.MaxGap {
+		r.open, r.shut = r.full, false
+	}
+}
+
+func (e *clauseEval) reduceAvg(r *reduced, pts []int) {
+	mean := 0.0
+	for k, i := range pts {
+		mean += (e.at(i).Value - mean) / float64(k+1)
+	}
+	if !isFinite(mean) {
+		r.fault = CriterionError
+		return
+	}
+	r.full = Range{mean, mean}
+}
+
+// quantile is the nearest-rank quantile.
+func (e *clauseEval) quantile(pts []int) float64 {
+	values := make([]float64, len(pts))
+	for k, i := range pts {
+		values[k] = e.at(i).Value
+	}
+	slices.Sort(values)
+	rank := int(math.Ceil(e.clause.Quantile * float64(len(values))))
+	return values[max(rank, 1)-1]
+}
+
+// reduceIncrease sums what a counter gained. own ends at the window's end;
+// first is the place of the first sample at or after the window's start.
+//
+// A counter restarted where its start time moved on by more than the skew:
+// some clocks give one boot two start times a moment apart. What a run gained
+// unseen before a restart, or before a missing start sample, leaves the upper
+// bound open. A value that fell without a restart, or a start time that went
+// back, is not a counter's.
+func (e *clauseEval) reduceIncrease(r *reduced, w Span, own []int, first int) {
+	gained, exact := 0.0, true
+	var cur *Sample
+	k := first
+	switch {
+	case k < len(own) && e.at(own[k]).Time.Equal(w.Start):
+		for k < len(own) && e.at(own[k]).Time.Equal(w.Start) {
+			k++
+		}
+		r.base = own[k-1]
+	case first > 0 && w.Start.Sub(e.at(own[first-1]).Time) <= e.lim.Staleness:
+		r.base = own[first-1]
+	}
+	if r.base >= 0 {
+		cur = e.at(r.base)
+	} else {
+		exact = false
+	}
+	for ; k < len(own); k++ {
+		p := e.at(own[k])
+		switch {
+		case cur == nil || !cur.Start.IsZero() && !p.Start.IsZero() && p.Start.Sub(cur.Start) > e.lim.Skew:
+			if !p.Start.IsZero() && !p.Start.Before(w.Start) {
+				gained += p.Value
+			}
+			if cur != nil {
+				exact = false
+				r.wide = SensorUnproven
+			}
+		case !cur.Start.IsZero() && !p.Start.IsZero() && cur.Start.Sub(p.Start) > e.lim.Skew:
+			r.fault = SourcesConflict
+			return
+		case p.Value < cur.Value:
+			r.fault = SensorUnproven
+			return
+		default:
+			gained += p.Value - cur.Value
+		}
+		cur = p
+	}
+	if !isFinite(gained) {
+		r.fault = CriterionError
+		return
+	}
+	r.open = Range{gained, math.Inf(1)}
+	r.full = r.open
+	if exact {
+		r.full.Hi = gained
+	}
+}
+
+// reduceRuns measures, in seconds, the longest run whose every sample passes
+// without a gap over the limit, and the longest stretch that no failing sample
+// interrupts, which is the longest run that missing samples could make. While
+// samples are still waited for, one that fails may come to lie inside a run, so
+// an open window shows none.
+func (e *clauseEval) reduceRuns(r *reduced, w Span, pts []int) {
+	var longest, free time.Duration
+	lastFail := w.Start
+	var runStart, prev time.Time
+	inRun := false
+	for _, i := range pts {
+		s := e.at(i)
+		if !e.clause.Op.Passes(s.Value, e.clause.Value) {
+			free = max(free, s.Time.Sub(lastFail))
+			lastFail, inRun = s.Time, false
+			continue
+		}
+		if !inRun || s.Time.Sub(prev) > e.lim.MaxGap {
+			runStart, inRun = s.Time, true
+		}
+		prev = s.Time
+		longest = max(longest, s.Time.Sub(runStart))
+	}
+	free = max(free, w.End.Sub(lastFail))
+	r.full = Range{longest.Seconds(), longest.Seconds()}
+	r.open = Range{longest.Seconds(), max(free, longest).Seconds()}
+	if !e.in.Closed {
+		r.open.Lo = 0
+	}
+}

@@ -1,0 +1,47 @@
+package resolver
+
+import (
+	"container/heap"
+	"time"
+)
+
+// timed is a prediction that something happens to at a time.
+type timed struct {
+	at   time.Time
+	pred *prediction
+}
+
+// timeQueue gives out what is due, earliest first and, of equals, the earlier
+// recorded.
+type timeQueue []timed
+
+func (q timeQueue) Len() int { return len(q) }
+func (q timeQueue) Less(i, j int) bool {
+	if c := q[i].at.Compare(q[j].at); c != 0 {
+		return c < 0
+	}
+	return q[i].pred.seq < q[j].pred.seq
+}
+func (q timeQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+
+// Push implements heap.Interface.
+func (q *timeQueue) Push(x any) { *q = append(*q, x.(timed)) }
+
+// Pop implements heap.Interface.
+func (q *timeQueue) Pop() any {
+	old := *q
+	last := old[len(old)-1]
+	old[len(old)-1] = timed{}
+	*q = old[:len(old)-1]
+	return last
+}
+
+func (q *timeQueue) add(at time.Time, p *prediction) { heap.Push(q, timed{at, p}) }
+
+// next takes the earliest entry if due says so of its time.
+func (q *timeQueue) next(due func(time.Time) bool) (timed, bool) {
+	if len(*q) == 0 || !due((*q)[0].at) {
+		return timed{}, false
+	}
+	return heap.Pop(q).(timed), true
+}
