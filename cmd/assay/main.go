@@ -1,0 +1,173 @@
+// Command assay keeps and checks the tamper-evident record of what an AI agent
+// claimed and promised, and of what then really happened.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	"github.com/rs/zerolog"
+
+	"assay/cmd/internal/node"
+	"assay/internal/principal"
+)
+
+// The exit codes of every command.
+const (
+	exitHolds      = 0
+	exitDoesNot    = 1 // a check failed, an event was refused, or an error
+	exitUsage      = 2
+	exitNotCompare = 3 // there was nothing to compare with
+)
+
+// exitError ends the command with a code; its message may be empty when the
+// command has said everything.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageError(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// errDoesNotHold is the silent form of exit 1: the output says why.
+var errDoesNotHold = &exitError{code: exitDoesNot}
+
+type cli struct {
+	Dir     string           `help:"Directory of the ledger. Default: $$XDG_STATE_HOME/assay." type:"path" env:"ASSAY_DIR" placeholder:"DIR"`
+	JSON    bool             `help:"Print the result as JSON." name:"json"`
+	Verbose bool             `help:"Log more to stderr." short:"v"`
+	Version kong.VersionFlag `help:"Print the version."`
+
+	Init      initCmd      `cmd:"" help:"Make a ledger: keys, principals, broker configuration, streams, record 1."`
+	Principal principalCmd `cmd:"" help:"Add, list or revoke those who may publish."`
+	Up        upCmd        `cmd:"" help:"Run every service in one process on an embedded broker (one user: no boundary)."`
+	Serve     serveCmd     `cmd:"" help:"Run one service alone."`
+	Emit      emitCmd      `cmd:"" help:"Publish events from stdin, one JSON object a line, and print their receipts."`
+	Status    statusCmd    `cmd:"" help:"Say what the running services do."`
+	Schema    schemaCmd    `cmd:"" help:"List and show event types."`
+	Tail      tailCmd      `cmd:"" help:"Print records as they come, or export them."`
+	Show      showCmd      `cmd:"" help:"Show a record, an event, a claim or a prediction."`
+	Verify    verifyCmd    `cmd:"" help:"Check every link, the Merkle root and the checkpoints."`
+	Replay    replayCmd    `cmd:"" help:"Rebuild every view from record 1 and compare the digest."`
+	Snapshot  snapshotCmd  `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`
+	Score     scoreCmd     `cmd:"" help:"Compute the metrics, with their denominators."`
+	Demo      demoCmd      `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
+	DemoHog   hogCmd       `cmd:"" hidden:""`
+}
+
+// app is what every command gets.
+type app struct {
+	ctx    context.Context
+	dir    node.Dir
+	json   bool
+	log    zerolog.Logger
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program but for the process around it.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var c cli
+	exited := -1
+	parser, err := kong.New(&c,
+		kong.Name("assay"),
+		kong.Description("The tamper-evident record of what an agent claimed, and of what then happened."),
+		kong.Writers(stdout, stderr),
+		kong.Vars{"version": software()},
+		kong.Exit(func(code int) { exited = code }),
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		fmt.Fprintln(stderr, "assay:", err)
+		return exitDoesNot
+	}
+	kctx, err := parser.Parse(args)
+	if exited >= 0 { // --help or --version
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "assay: %v\n", err)
+		return exitUsage
+	}
+	a := &app{ctx: ctx, json: c.JSON, stdin: stdin, stdout: stdout, stderr: stderr, log: newLog(stderr, c.Verbose)}
+	if c.Dir == "" {
+		dir, err := node.DefaultDir()
+		if err != nil {
+			fmt.Fprintln(stderr, "assay:", err)
+			return exitUsage
+		}
+		c.Dir = dir
+	}
+	a.dir = node.Dir(c.Dir)
+	return exitCode(stderr, kctx.Run(a))
+}
+
+func exitCode(stderr io.Writer, err error) int {
+	if err == nil {
+		return exitHolds
+	}
+	var e *exitError
+	if !errors.As(err, &e) {
+		e = &exitError{exitDoesNot, err}
+		if errors.Is(err, node.ErrNotInitialised) || errors.Is(err, principal.ErrInvalid) {
+			e.code = exitUsage
+		}
+	}
+	if e.err != nil {
+		fmt.Fprintf(stderr, "assay: %v\n", err)
+	}
+	return e.code
+}
+
+func newLog(stderr io.Writer, verbose bool) zerolog.Logger {
+	level := zerolog.WarnLevel
+	if verbose {
+		level = zerolog.InfoLevel
+	}
+	return zerolog.New(zerolog.ConsoleWriter{Out: stderr, NoColor: !isTerminal(stderr), TimeFormat: "15:04:05.000"}).
+		Level(level).With().Timestamp().Logger()
+}
+
+// software names this build.
+func software() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "assay (unknown build)"
+	}
+	version := info.Main.Version
+	if version == "" {
+		version = "(devel)"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			version += " " + s.Value
+		}
+	}
+	return "assay " + version
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// print writes v as one line of JSON with --json, and otherwise calls text.
+func (a *app) print(v any, text func(w io.Writer)) error {
+	if !a.json {
+		text(a.stdout)
+		return nil
+	}
+	body, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	_, err = a.stdout.Write(append(body, '\n'))
+	return err
+}
+
+// printJSON is print for values whose readable form is indented JSON.
+func (a *app) printJSON(v any) error {
+	return a.print(v, func(w io.Writer) {
+		body, err := json.Marshal(v, json.Deterministic(true), jsontext.WithIndent("  "))
+		if err != nil {
+			body = fmt.Appendf(nil, "%v", err)
+		}
+		fmt.Fprintln(w, visible(string(body)))
+	})
+}
+
+// visible makes terminal escapes and other control characters readable, so
+// that what an agent wrote cannot act on the operator's terminal.
+func visible(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case unicode.IsControl(r), unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// progress shows how far long work is, when stderr is a terminal.
+func (a *app) progress(total int64, what string) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(total,
+		progressbar.OptionSetWriter(a.stderr),
+		progressbar.OptionSetVisibility(isTerminal(a.stderr)),
+		progressbar.OptionSetDescription(what),
+		progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100e6),
+		progressbar.OptionClearOnFinish(),
+	)
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"assay/cmd/internal/node"
+)
+
+type serveCmd struct {
+	Service  string        `arg:"" enum:"broker,logger,projector,resolver,ingress,sensor" help:"broker, logger, projector, resolver, ingress or sensor."`
+	NATS     string        `name:"nats" help:"Use the external broker at this address. Default: the one that serves DIR." placeholder:"URL"`
+	CredsDir string        `help:"Directory with the service's credentials. Default: DIR/creds." type:"path" placeholder:"DIR"`
+	Port     int           `help:"Loopback port of serve broker. 0: any free one." default:"0"`
+	Watch    []int         `help:"Process that serve sensor reads." placeholder:"PID"`
+	Sensor   time.Duration `help:"Time between two readings of serve sensor." default:"1s"`
+	Seal     time.Duration `help:"How often serve resolver seals telemetry into the ledger." default:"10s"`
+}
+
+func (c *serveCmd) Run(a *app) error {
+	if c.Service == "broker" && c.NATS != "" {
+		return usageError("serve broker starts the embedded broker; --nats is for the other services")
+	}
+	if c.Sensor <= 0 || c.Seal <= 0 {
+		return usageError("--sensor and --seal must be positive")
+	}
+	s, err := node.StartService(a.ctx, node.ServiceConfig{
+		Service: c.Service, NATS: c.NATS, CredsDir: c.CredsDir,
+		UpConfig: node.UpConfig{Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal},
+	})
+	if err != nil {
+		return err
+	}
+	st := s.Status()
+	if err := a.print(st, func(w io.Writer) {
+		fmt.Fprintf(w, "%s serves %s, broker at %s.\n", c.Service, a.dir, st.URL)
+	}); err != nil {
+		return err
+	}
+	return s.Wait()
+}

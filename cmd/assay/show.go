@@ -1,0 +1,64 @@
+package main
+
+import (
+	"net/url"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/cmd/internal/node"
+	"assay/ledger"
+	"assay/projector"
+	"assay/projector/view"
+)
+
+type showCmd struct {
+	evidenceFlags
+	Ref string `arg:"" name:"seq|id" help:"Record number, or the id of an event, claim, prediction, experiment, opportunity or tool call."`
+}
+
+func (c *showCmd) Run(a *app) error {
+	if seq, err := strconv.ParseUint(c.Ref, 10, 64); err == nil && seq > 0 {
+		v, err := c.record(a, ledger.Seq(seq))
+		if err != nil {
+			return err
+		}
+		return a.printJSON(v)
+	}
+	var raw jsontext.Value
+	err := node.Ask(a.ctx, a.dir.Socket(), "GET", "/show", url.Values{"ref": {c.Ref}}, &raw)
+	if !isNotServed(err) {
+		if err != nil {
+			return err
+		}
+		return a.printJSON(raw)
+	}
+	var found view.Found
+	err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
+		found, err = node.Show(s, c.Ref)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return a.printJSON(found)
+}
+
+func (c *showCmd) record(a *app, seq ledger.Seq) (v recordView, err error) {
+	e, err := c.open(a)
+	if err != nil {
+		return v, err
+	}
+	defer e.Close()
+	found := false
+	err = e.Read(a.ctx, seq, seq, func(s ledger.Seq, body []byte) error {
+		if s == seq {
+			v, found = viewRecord(s, body), true
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = &exitError{exitDoesNot, node.ErrNotFound}
+	}
+	return v, err
+}

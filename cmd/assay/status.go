@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"assay/cmd/internal/node"
+)
+
+func isNotServed(err error) bool { return errors.Is(err, node.ErrNotServed) }
+
+type statusCmd struct{}
+
+func (c *statusCmd) Run(a *app) error {
+	if err := a.dir.Check(); err != nil {
+		return err
+	}
+	sockets, err := filepath.Glob(filepath.Join(a.dir.Run(), "*.sock"))
+	if err != nil {
+		return err
+	}
+	all := []node.Status{}
+	for _, s := range sockets {
+		var st node.Status
+		switch err := node.Ask(a.ctx, s, "GET", "/status", nil, &st); {
+		case err == nil:
+			all = append(all, st)
+		case !isNotServed(err):
+			return err
+		}
+	}
+	if err := a.print(all, func(w io.Writer) { printStatus(w, all, string(a.dir)) }); err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return errDoesNotHold
+	}
+	return nil
+}
+
+func printStatus(w io.Writer, all []node.Status, dir string) {
+	if len(all) == 0 {
+		fmt.Fprintf(w, "nothing runs on %s\n", dir)
+	}
+	for _, s := range all {
+		fmt.Fprintf(w, "%s  broker at %s\n", s.Services, s.URL)
+		if l := s.Logger; l != nil {
+			fmt.Fprintf(w, "  logger     %s %s\n             %d records, the checkpoint signs %d, %d events wait\n             root %s\n", l.State, visible(l.Detail), l.Size, l.CheckpointSize, l.Waiting, l.Root)
+			for _, code := range slices.Sorted(maps.Keys(l.Rejected)) {
+				fmt.Fprintf(w, "             rejected %d: %s\n", l.Rejected[code], code)
+			}
+		}
+		if p := s.Projector; p != nil {
+			fmt.Fprintf(w, "  projector  at %d of %d, %d parked", p.Seq, p.Head, p.Parked)
+			if p.Halted != "" {
+				fmt.Fprintf(w, ", HALTED: %s", visible(p.Halted))
+			}
+			fmt.Fprintln(w)
+		}
+		if t := s.Telemetry; t != nil {
+			fmt.Fprintf(w, "  telemetry  %d batches received, %d refused, %d lost, %d dropped\n", t.Received, t.Refused, t.Lost, t.Dropped)
+		}
+		if r := s.Resolver; r != nil {
+			fmt.Fprintf(w, "  resolver   at %d, %d stored events differ from this engine's\n", r.Applied, r.Differed)
+		}
+		for _, account := range slices.Sorted(maps.Keys(s.Refused)) {
+			fmt.Fprintf(w, "  refused by the broker: %d of %s\n", s.Refused[account], account)
+		}
+	}
+}

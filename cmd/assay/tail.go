@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/events"
+	"assay/ledger"
+)
+
+type tailCmd struct {
+	evidenceFlags
+	From   uint64 `help:"First record. Default: the last ten." placeholder:"SEQ"`
+	To     uint64 `help:"Last record." placeholder:"SEQ"`
+	Follow bool   `help:"Go on with new records." short:"f"`
+	Raw    bool   `help:"Print the stored bytes, one record a line, and nothing else: with --from 1, a plain export."`
+}
+
+const tailRecords = 10
+
+// recordView is how a record is printed with --json.
+type recordView struct {
+	Seq        ledger.Seq     `json:"seq"`
+	Leaf       string         `json:"leaf"`
+	RecordedAt string         `json:"recorded_at,omitzero"`
+	Principal  string         `json:"principal,omitzero"`
+	Namespace  string         `json:"namespace,omitzero"`
+	Event      jsontext.Value `json:"event,omitzero"`
+	// Foreign holds the bytes of a message that is no record.
+	Foreign *string `json:"foreign,omitzero"`
+}
+
+func viewRecord(seq ledger.Seq, body []byte) recordView {
+	r, err := ledger.ParseRecord(body)
+	if err == nil {
+		err = r.CheckEvent()
+	}
+	if err != nil {
+		text := fmt.Sprintf("%q", body)
+		return recordView{Seq: seq, Leaf: ledger.Leaf(body).String(), Foreign: &text}
+	}
+	return recordView{
+		Seq: seq, Leaf: r.Leaf().String(), RecordedAt: ledger.FormatTime(r.RecordedAt),
+		Principal: r.Principal, Namespace: r.Namespace, Event: r.Event,
+	}
+}
+
+func (c *tailCmd) Run(a *app) error {
+	if c.Follow && (c.To != 0 || c.File != "") {
+		return usageError("--follow goes neither with --to nor with --file")
+	}
+	e, err := c.open(a)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	last, err := e.Head(a.ctx)
+	if err != nil {
+		return err
+	}
+	from, to := ledger.Seq(c.From), ledger.Seq(c.To)
+	if from == 0 {
+		from = max(1, last-min(last, tailRecords-1))
+	}
+	switch {
+	case c.Follow:
+		to = 0
+	case to == 0:
+		to = last
+	}
+	if to == 0 && !c.Follow {
+		return nil // an empty ledger
+	}
+	out := bufio.NewWriterSize(a.stdout, 1<<16)
+	err = e.Read(a.ctx, from, to, func(seq ledger.Seq, body []byte) error {
+		err := c.write(a, out, seq, body)
+		if err == nil && (c.Follow || seq == to) {
+			err = out.Flush()
+		}
+		return err
+	})
+	if a.ctx.Err() != nil {
+		err = nil // asked to stop
+	}
+	return errors.Join(err, out.Flush())
+}
+
+func (c *tailCmd) write(a *app, w *bufio.Writer, seq ledger.Seq, body []byte) error {
+	if c.Raw {
+		if _, err := w.Write(body); err != nil {
+			return err
+		}
+		return w.WriteByte('\n')
+	}
+	v := viewRecord(seq, body)
+	return (&app{json: a.json, stdout: w}).print(v, func(w io.Writer) { fmt.Fprintln(w, v.line()) })
+}
+
+// line is the record on one line of text.
+func (v recordView) line() string {
+	if v.Foreign != nil {
+		return fmt.Sprintf("%d  FOREIGN %s", v.Seq, visible(*v.Foreign))
+	}
+	ev, err := events.DecodeEnvelope(v.Event)
+	if err != nil {
+		return fmt.Sprintf("%d  %s  %s  %v", v.Seq, v.RecordedAt, v.Principal, err)
+	}
+	return fmt.Sprintf("%d  %s  %-16s %-12s %-28s %s", v.Seq, v.RecordedAt, v.Principal, v.Namespace, ev.Type, visible(string(ev.RawData)))
+}

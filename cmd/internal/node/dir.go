@@ -1,0 +1,80 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"assay/internal/principal"
+	"assay/ledger/broker"
+	"assay/ledger/logger"
+)
+
+// Dir is assay's directory.
+type Dir string
+
+func (d Dir) join(names ...string) string {
+	return filepath.Join(append([]string{string(d)}, names...)...)
+}
+
+// The rooms of the directory. Each has one owning service.
+func (d Dir) Creds() string        { return d.join("creds") }
+func (d Dir) Blobs() string        { return d.join("blobs") }
+func (d Dir) Views() string        { return d.join("views") }
+func (d Dir) Snapshots() string    { return d.join("snapshots") }
+func (d Dir) Registry() string     { return d.join("registry.json") }
+func (d Dir) Run() string          { return d.join("run") }
+func (d Dir) Socket() string       { return d.join("run", "assay.sock") }
+func (d Dir) Logger() logger.Files { return logger.Files(d.join("logger")) }
+
+// DefaultDir is $XDG_STATE_HOME/assay, or its default below the home directory.
+func DefaultDir() (string, error) {
+	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
+		return filepath.Join(state, "assay"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no --dir given and no home directory: %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "assay"), nil
+}
+
+// ErrNotInitialised means that init was never run, or not finished, on a directory.
+var ErrNotInitialised = errors.New("not initialised: run `assay init` first")
+
+// Check says whether the directory was initialised.
+func (d Dir) Check() error {
+	for _, path := range []string{principal.Dir(d).Principals(), principal.Dir(d).Services(), d.Logger().PublicKey()} {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%s: %w", d, ErrNotInitialised)
+		}
+	}
+	return nil
+}
+
+// FreeBytes is the room on the broker's disk that is left to unprivileged users.
+func (d Dir) FreeBytes() (uint64, error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(broker.Dir(d).Store(), &st); err != nil {
+		return 0, err
+	}
+	return st.Bavail * uint64(st.Bsize), nil
+}
+
+// storeBytes is the size of the broker's store on disk.
+func (d Dir) storeBytes() (int64, error) {
+	var sum int64
+	err := filepath.WalkDir(filepath.Join(broker.Dir(d).Store(), "jetstream"), func(_ string, e os.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			sum += info.Size()
+		}
+		return err
+	})
+	return sum, err
+}

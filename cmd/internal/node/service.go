@@ -1,0 +1,142 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"assay/ledger/broker"
+)
+
+// ServiceConfig says which service runs alone in this process.
+type ServiceConfig struct {
+	UpConfig
+	Service        string // broker, logger, projector, resolver, ingress or sensor
+	NATS, CredsDir string // external broker; "" is the one that serves Dir
+}
+
+// Service is one service in a process of its own. It answers on
+// DIR/run/<service>.sock; the projector, which holds the views, on
+// DIR/run/assay.sock.
+type Service struct {
+	name   string
+	hub    *Hub
+	wait   func() error
+	status func(*Status)
+	reload func() error
+	routes func(*http.ServeMux)
+	socket *Socket
+}
+
+// StartService starts one service.
+func StartService(ctx context.Context, cfg ServiceConfig) (*Service, error) {
+	if err := cfg.Dir.Check(); err != nil {
+		return nil, err
+	}
+	s := &Service{name: cfg.Service, status: func(*Status) {}, reload: func() error { return nil }, routes: func(*http.ServeMux) {}}
+	ctx, cancel := context.WithCancel(ctx)
+	err := s.start(ctx, cfg)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	path := cfg.Dir.join("run", cfg.Service+".sock")
+	if cfg.Service == "projector" {
+		path = cfg.Dir.Socket()
+	}
+	if s.socket, err = ListenSocket(path, s.mux()); err != nil {
+		cancel()
+		return nil, errors.Join(err, s.wait())
+	}
+	wait := s.wait
+	s.wait = func() error {
+		defer cancel()
+		return errors.Join(wait(), s.socket.Close())
+	}
+	return s, nil
+}
+
+func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
+	if cfg.Service == "broker" {
+		return s.startBroker(ctx, cfg)
+	}
+	if s.hub, err = cfg.hub(); err != nil {
+		return err
+	}
+	switch cfg.Service {
+	case "logger":
+		l, err := StartLogger(ctx, cfg.Dir, s.hub, cfg.NATS == "", cfg.Software, cfg.Log)
+		if err != nil {
+			return err
+		}
+		s.wait, s.reload, s.status = l.Wait, l.Reload, func(st *Status) { st.Logger = l.StatusOf() }
+	case "projector":
+		p, err := StartProjector(ctx, cfg.Dir, s.hub, cfg.Log)
+		if err != nil {
+			return err
+		}
+		s.wait, s.routes, s.status = p.Wait, p.routes, func(st *Status) { st.Projector = p.StatusOf() }
+	case "resolver":
+		r, err := StartResolver(ctx, cfg.Dir, s.hub, ResolverConfig{Seal: cfg.Seal, Log: cfg.Log})
+		if err != nil {
+			return err
+		}
+		s.wait, s.status = r.Wait, func(st *Status) { st.Resolver = r.StatusOf() }
+	case "ingress", "sensor":
+		t, err := StartTelemetry(ctx, cfg.Dir, s.hub, TelemetryConfig{
+			Ingress: cfg.Service == "ingress", Sensor: cfg.Service == "sensor", Watch: cfg.Watch, Interval: cfg.Sensor, Log: cfg.Log,
+		})
+		if err != nil {
+			return err
+		}
+		s.wait, s.status = t.Wait, func(st *Status) { st.Telemetry = t.StatusOf() }
+	default:
+		return fmt.Errorf("no service is called %q", cfg.Service)
+	}
+	return nil
+}
+
+func (s *Service) startBroker(ctx context.Context, cfg ServiceConfig) error {
+	b, err := broker.Start(broker.Config{Dir: string(cfg.Dir), Port: cfg.Port, Log: cfg.Log})
+	if err != nil {
+		return err
+	}
+	s.hub = EmbeddedHub(b, cfg.Dir.Creds())
+	s.reload, s.status = b.Reload, func(st *Status) { st.Refused = b.Refusals() }
+	s.wait = func() error {
+		<-ctx.Done()
+		return stopBroker(b)
+	}
+	return nil
+}
+
+func (c ServiceConfig) hub() (*Hub, error) {
+	if c.NATS == "" {
+		return LocalHub(c.Dir)
+	}
+	if c.CredsDir == "" {
+		c.CredsDir = c.Dir.Creds()
+	}
+	return RemoteHub(c.NATS, c.CredsDir), nil
+}
+
+func (s *Service) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	s.routes(mux)
+	handle(mux, "GET /status", func(*http.Request) (any, error) { return s.Status(), nil })
+	handle(mux, "POST /reload", func(*http.Request) (any, error) {
+		return map[string]bool{"reloaded": true}, s.reload()
+	})
+	return mux
+}
+
+// Status is the service's part of a Status.
+func (s *Service) Status() Status {
+	st := Status{Services: s.name, URL: s.hub.URL()}
+	s.status(&st)
+	return st
+}
+
+// Wait returns when the service has stopped.
+func (s *Service) Wait() error { return s.wait() }

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Socket serves HTTP with JSON on a Unix socket that only its owner may open.
+type Socket struct {
+	srv  *http.Server
+	path string
+}
+
+// ErrNotServed means that no running service answers on the socket.
+var ErrNotServed = errors.New("no service is running on this directory")
+
+// ListenSocket serves mux at path. A socket file that nobody answers on is
+// left over from a crash and replaced.
+func ListenSocket(path string, mux *http.ServeMux) (*Socket, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return nil, fmt.Errorf("%s: another service answers there", path)
+	}
+	_ = os.Remove(path)
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	s := &Socket{srv: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, path: path}
+	go func() { _ = s.srv.Serve(ln) }()
+	return s, nil
+}
+
+// Close ends the service and removes the socket.
+func (s *Socket) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return s.srv.Shutdown(ctx)
+}
+
+// httpError is an error with its HTTP status.
+type httpError struct {
+	status int
+	err    error
+}
+
+func (e *httpError) Error() string { return e.err.Error() }
+
+// handle answers fn's result as JSON, or its error as {"error": text}.
+func handle(mux *http.ServeMux, pattern string, fn func(*http.Request) (any, error)) {
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		v, err := fn(r)
+		status := http.StatusOK
+		if err != nil {
+			status = http.StatusInternalServerError
+			var he *httpError
+			if errors.As(err, &he) {
+				status = he.status
+			}
+			v = map[string]string{"error": err.Error()}
+		}
+		body, err := json.Marshal(v, json.Deterministic(true))
+		if err != nil {
+			status, body = http.StatusInternalServerError, []byte(`{"error":"encode answer"}`)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write(append(body, '\n'))
+	})
+}
+
+// ErrNotFound is the answer of a service that does not know what was asked for.
+var ErrNotFound = errors.New("not found")
+
+// Ask sends a request to the service at a socket and decodes the answer into
+// out; *[]byte takes it raw. ErrNotServed when nobody answers.
+func Ask(ctx context.Context, socket, method, path string, query url.Values, out any) error {
+	client := http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		},
+	}}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, method, "http://assay"+path+"?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			return fmt.Errorf("%w (%s)", ErrNotServed, socket)
+		}
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return answeredError(resp.StatusCode, body)
+	}
+	if raw, ok := out.(*[]byte); ok {
+		*raw = bytes.TrimSpace(body)
+		return nil
+	}
+	return json.Unmarshal(body, out)
+}
+
+func answeredError(status int, body []byte) error {
+	var e struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(body, &e); err != nil || e.Error == "" {
+		e.Error = strings.TrimSpace(string(body))
+	}
+	if status == http.StatusNotFound {
+		return fmt.Errorf("%w: %s", ErrNotFound, e.Error)
+	}
+	return fmt.Errorf("the running service answered: %s", e.Error)
+}
+
+// userOf turns role/name into role.name.
+func userOf(principal string) string { return strings.Replace(principal, "/", ".", 1) }

@@ -1,0 +1,140 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"assay/internal/principal"
+	"assay/resolver/criterion"
+	"assay/resolver/telemetry"
+)
+
+// TelemetryConfig says which parts of the telemetry path run here.
+type TelemetryConfig struct {
+	Ingress  bool
+	Sensor   bool
+	Watch    []int
+	Interval time.Duration // between two ticks of the sensor; 0 is one second
+	Log      zerolog.Logger
+}
+
+// Telemetry is the running ingress and host sensor.
+type Telemetry struct {
+	Host    *telemetry.Host
+	ingress *telemetry.Ingress
+	conns   []*nats.Conn
+	done    sync.WaitGroup
+	stop    <-chan struct{}
+}
+
+// StartTelemetry starts the ingress first, so that the sensor is heard.
+func StartTelemetry(ctx context.Context, dir Dir, hub *Hub, cfg TelemetryConfig) (*Telemetry, error) {
+	t := &Telemetry{stop: ctx.Done()}
+	if cfg.Ingress {
+		if err := t.startIngress(dir, hub, cfg.Log); err != nil {
+			return nil, errors.Join(err, t.close())
+		}
+	}
+	if cfg.Sensor {
+		if err := t.startSensor(ctx, hub, cfg); err != nil {
+			return nil, errors.Join(err, t.close())
+		}
+	}
+	return t, nil
+}
+
+func (t *Telemetry) startIngress(dir Dir, hub *Hub, log zerolog.Logger) error {
+	reg, err := LoadRegistry(dir)
+	if err != nil {
+		return err
+	}
+	nc, err := hub.ConnectInProcess(principal.Ingress)
+	if err != nil {
+		return err
+	}
+	t.conns = append(t.conns, nc)
+	t.ingress, err = telemetry.StartIngress(telemetry.IngressConfig{Conn: nc, Sources: reg.Sources(), Log: log})
+	return err
+}
+
+func (t *Telemetry) startSensor(ctx context.Context, hub *Hub, cfg TelemetryConfig) error {
+	nc, err := hub.ConnectInProcess("sensor." + criterion.HostSource)
+	if err != nil {
+		return err
+	}
+	t.conns = append(t.conns, nc)
+	t.Host = telemetry.NewHost(telemetry.HostConfig{})
+	for _, pid := range cfg.Watch {
+		if _, err := t.Host.Watch(pid); err != nil {
+			return err
+		}
+	}
+	run, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	t.done.Go(func() {
+		// It ends with ctx only.
+		_ = telemetry.RunSensor(ctx, telemetry.SensorConfig{
+			Source: criterion.HostSource, Stream: run.String(), Reader: t.Host, Publisher: telemetry.NATSPublisher{Conn: nc},
+			Interval: cmp.Or(cfg.Interval, time.Second), Log: cfg.Log,
+		})
+	})
+	return nil
+}
+
+// Wait returns once the context has ended and both parts have stopped.
+func (t *Telemetry) Wait() error {
+	<-t.stop
+	t.done.Wait()
+	return t.close()
+}
+
+func (t *Telemetry) close() error {
+	var err error
+	if t.ingress != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		// A batch that is not acked by now is lost, which the stats say.
+		_ = t.ingress.Flush(ctx)
+		err = t.ingress.Close()
+	}
+	for _, nc := range t.conns {
+		nc.Close()
+	}
+	return err
+}
+
+// TelemetryStatus counts the ingress's batches.
+type TelemetryStatus = telemetry.IngressStats
+
+// StatusOf is nil where no ingress runs.
+func (t *Telemetry) StatusOf() *TelemetryStatus {
+	if t.ingress == nil {
+		return nil
+	}
+	s := t.ingress.Stats()
+	return &s
+}
+
+// LoadRegistry reads the operator's signal registry.
+func LoadRegistry(dir Dir) (*criterion.Registry, error) {
+	raw, err := os.ReadFile(dir.Registry())
+	if err != nil {
+		return nil, err
+	}
+	reg, err := criterion.ParseRegistry(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir.Registry(), err)
+	}
+	return reg, nil
+}

@@ -1,0 +1,154 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"assay/ledger/broker"
+)
+
+// UpConfig says what `up` runs.
+type UpConfig struct {
+	Dir      Dir
+	Port     int // loopback port of the broker; 0 lets the system choose
+	Software string
+	Log      zerolog.Logger
+	// Watch are pids whose memory and life the host sensor reads from the start.
+	Watch []int
+	// Sensor and Seal are the host sensor's interval and the longest time for
+	// which samples stay unsealed; zero means one second each.
+	Sensor, Seal time.Duration
+}
+
+// Up is every service in one process on an embedded broker.
+type Up struct {
+	cfg    UpConfig
+	Hub    *Hub
+	Broker *broker.Broker
+	Logger *Logger
+	Views  *Projector
+	Tele   *Telemetry
+	Judge  *Resolver
+	socket *Socket
+
+	cancel context.CancelFunc
+	errs   chan error
+	tasks  int
+}
+
+// StartUp starts the services in the order of the data path, the intake last.
+// Each lives until ctx ends or one of them fails; Wait tells.
+func StartUp(ctx context.Context, cfg UpConfig) (*Up, error) {
+	if err := cfg.Dir.Check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	u := &Up{cfg: cfg, cancel: cancel, errs: make(chan error, 8)}
+	if err := u.start(ctx); err != nil {
+		return nil, errors.Join(err, u.Stop())
+	}
+	return u, nil
+}
+
+func (u *Up) start(ctx context.Context) (err error) {
+	c := u.cfg
+	if u.Broker, err = broker.Start(broker.Config{Dir: string(c.Dir), Port: c.Port, Log: c.Log}); err != nil {
+		return err
+	}
+	u.Hub = EmbeddedHub(u.Broker, c.Dir.Creds())
+	if u.Logger, err = StartLogger(ctx, c.Dir, u.Hub, true, c.Software, c.Log); err != nil {
+		return err
+	}
+	u.run("logger", u.Logger.Wait)
+	if u.Views, err = StartProjector(ctx, c.Dir, u.Hub, c.Log); err != nil {
+		return err
+	}
+	u.run("projector", u.Views.Wait)
+	if u.Tele, err = StartTelemetry(ctx, c.Dir, u.Hub, TelemetryConfig{Ingress: true, Sensor: true, Watch: c.Watch, Interval: c.Sensor, Log: c.Log}); err != nil {
+		return err
+	}
+	u.run("telemetry", u.Tele.Wait)
+	if u.Judge, err = StartResolver(ctx, c.Dir, u.Hub, ResolverConfig{Seal: c.Seal, Log: c.Log}); err != nil {
+		return err
+	}
+	u.run("resolver", u.Judge.Wait)
+	u.socket, err = ListenSocket(c.Dir.Socket(), u.mux())
+	return err
+}
+
+// run waits for a service in the background; its end, wanted or not, ends all.
+func (u *Up) run(name string, wait func() error) {
+	u.tasks++
+	go func() {
+		err := wait()
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+		u.cancel()
+		u.errs <- err
+	}()
+}
+
+// Wait returns when every service has stopped: after ctx ended, nil; after one
+// failed, its error.
+func (u *Up) Wait() error {
+	var errs []error
+	for ; u.tasks > 0; u.tasks-- {
+		if err := <-u.errs; err != nil && !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+		}
+	}
+	if u.socket != nil {
+		errs = append(errs, u.socket.Close())
+		u.socket = nil
+	}
+	if u.Broker != nil {
+		errs = append(errs, stopBroker(u.Broker))
+		u.Broker = nil
+	}
+	return errors.Join(errs...)
+}
+
+// Stop ends every service and waits for it.
+func (u *Up) Stop() error {
+	u.cancel()
+	return u.Wait()
+}
+
+func (u *Up) mux() *http.ServeMux {
+	mux := http.NewServeMux()
+	u.Views.routes(mux)
+	handle(mux, "GET /status", func(*http.Request) (any, error) { return u.Status(), nil })
+	handle(mux, "POST /reload", func(*http.Request) (any, error) {
+		if err := u.Broker.Reload(); err != nil {
+			return nil, err
+		}
+		return map[string]bool{"reloaded": true}, u.Logger.Reload()
+	})
+	return mux
+}
+
+// Status is what runs on a directory. A nil part does not run in the process
+// that answers.
+type Status struct {
+	Services  string            `json:"services"` // up, or the one service that serves alone
+	URL       string            `json:"url,omitzero"`
+	Logger    *LoggerStatus     `json:"logger,omitzero"`
+	Projector *ProjectorStatus  `json:"projector,omitzero"`
+	Telemetry *TelemetryStatus  `json:"telemetry,omitzero"`
+	Resolver  *ResolverStatus   `json:"resolver,omitzero"`
+	Refused   map[string]uint64 `json:"refused_by_broker,omitzero"` // by account, counted from the broker's log
+}
+
+// Status asks every service of this process.
+func (u *Up) Status() Status {
+	return Status{
+		Services: "up", URL: u.Hub.URL(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
+		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Refused: u.Broker.Refusals(),
+	}
+}
