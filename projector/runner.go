@@ -61,6 +61,8 @@ type Runner struct {
 	chain   chain
 	anchor  ledger.Hash // leaf at the chain's start, to be found there again
 	pending int         // messages since the last commit
+	parked  int         // pairs parked since then
+	foreign int64       // foreign messages since then
 	waits   bool        // the chain has a suspect
 
 	mu     sync.Mutex
@@ -139,18 +141,22 @@ func (r *Runner) loadStatus() error {
 	if err != nil {
 		return err
 	}
-	if r.status.Parked, err = s.CountParked(); err != nil {
+	parked, err := s.CountParked()
+	if err != nil {
 		return err
 	}
 	l, err := s.Ledger()
-	r.status.Foreign = l.Foreign
-	r.status.Seq, r.status.Rebuilding = r.lowest(), r.rebuilding()
-	return err
+	if err != nil {
+		return err
+	}
+	r.update(func(st *Status) {
+		st.Parked, st.Foreign = parked, l.Foreign
+		st.Seq, st.Rebuilding = r.lowestView().cursor.Seq, r.rebuilding()
+	})
+	return nil
 }
 
-// lowest is the cursor that the feed starts behind.
-func (r *Runner) lowest() ledger.Seq { return r.lowestView().cursor.Seq }
-
+// lowestView has the cursor that the feed starts behind.
 func (r *Runner) lowestView() *view {
 	return slices.MinFunc(r.views, func(a, b *view) int { return cmp.Compare(a.cursor.Seq, b.cursor.Seq) })
 }
@@ -307,7 +313,7 @@ func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
 	defer f.stop()
 	for c := range f.ordered {
 		<-c.ready
-		if err := r.foldChunk(c); err != nil {
+		if err := r.foldChunk(ctx, c); err != nil {
 			return err
 		}
 		f.recycle(c)
@@ -349,7 +355,7 @@ func (r *Runner) start(ctx context.Context) (head ledger.Seq, err error) {
 	}
 	low := r.lowestView().cursor
 	r.chain, r.anchor = chain{seq: low.Seq, leaf: low.Leaf}, low.Leaf
-	r.pending, r.waits = 0, false
+	r.pending, r.parked, r.foreign, r.waits = 0, 0, 0, false
 	if low.Seq > 0 {
 		tree, err := loadFrontier(r.cfg.DB)
 		if err != nil {
@@ -364,7 +370,7 @@ func (r *Runner) start(ctx context.Context) (head ledger.Seq, err error) {
 	return head, nil
 }
 
-func (r *Runner) foldChunk(c *chunk) error {
+func (r *Runner) foldChunk(ctx context.Context, c *chunk) error {
 	for i := range c.items {
 		it := &c.items[i]
 		if r.anchor != (ledger.Hash{}) {
@@ -378,6 +384,9 @@ func (r *Runner) foldChunk(c *chunk) error {
 		}
 		if r.pending++; r.pending >= r.cfg.CommitEvery {
 			if err := r.commit(); err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
 				return err
 			}
 		}
@@ -399,6 +408,11 @@ func (r *Runner) checkAnchor(it *item) error {
 
 // fold takes one message into every view that has not got it yet.
 func (r *Runner) fold(it *item) error {
+	if r.chain.settled() == nil && r.chain.check(it) != nil {
+		if err := r.commit(); err != nil { // for nothing will be while the suspect waits
+			return err
+		}
+	}
 	what, reason, err := r.chain.next(it)
 	if err != nil {
 		return r.keepGood(err)
@@ -444,7 +458,7 @@ func (r *Runner) apply(v *view, it *item, what step, reason string) error {
 	case what == stepForeign:
 		if v.ledger {
 			addForeign(b, it, reason)
-			r.update(func(s *Status) { s.Foreign++ })
+			r.foreign++
 		}
 	case it.decodeErr == nil:
 		err = v.Apply(b, &it.Record)
@@ -468,7 +482,7 @@ func (r *Runner) apply(v *view, it *item, what step, reason string) error {
 func (r *Runner) park(v *view, it *item, reason error) {
 	p, _ := Edit[Parked](v.batch, parkedPrefix+SeqKey(it.at))
 	*p = Parked{Projection: v.Name(), Seq: it.at, Reason: reason.Error()}
-	r.update(func(s *Status) { s.Parked++ })
+	r.parked++
 	r.cfg.Logger.Warn().Str("projection", v.Name()).Uint64("seq", uint64(it.at)).Err(reason).Msg("record parked")
 }
 
@@ -493,8 +507,7 @@ func (r *Runner) commit() error {
 	if err := w.Commit(false); err != nil {
 		return fmt.Errorf("commit views at %d: %w", r.chain.seq, err)
 	}
-	r.committed()
-	return nil
+	return r.committed()
 }
 
 func (r *Runner) commitView(w *kv.Batch, v *view) error {
@@ -536,23 +549,31 @@ func (r *Runner) dropOthers(w *kv.Batch, v *view) error {
 	})
 }
 
-func (r *Runner) committed() {
+func (r *Runner) committed() error {
+	swapped := false
 	for _, v := range r.views {
 		if v.cursor.Seq >= r.chain.seq {
 			continue
 		}
 		v.cursor.Seq, v.cursor.Leaf = r.chain.seq, r.chain.leaf
 		if v.old != nil && v.cursor.Seq >= v.old.Seq {
-			v.old = nil
+			v.old, swapped = nil, true
 		}
 		v.batch.committed()
 	}
-	r.pending = 0
 	r.update(func(s *Status) {
+		s.Parked, s.Foreign = s.Parked+r.parked, s.Foreign+r.foreign
 		s.Seq, s.Head = r.chain.seq, max(s.Head, r.chain.seq)
 		s.Rebuilding = r.rebuilding()
 	})
+	r.pending, r.parked, r.foreign = 0, 0, 0
+	if swapped { // what the old version parked is gone
+		if err := r.loadStatus(); err != nil {
+			return err
+		}
+	}
 	if r.cfg.Progress != nil {
 		r.cfg.Progress(r.Status())
 	}
+	return nil
 }

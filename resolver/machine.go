@@ -176,10 +176,14 @@ func (m *Machine) Apply(rec ledger.Record) ([]Emission, error) {
 		m.now = rec.RecordedAt
 	}
 	cut := cut{rec.Seq, rec.RecordedAt}
+	ev := m.decode(rec)
+	if _, ok := ev.Data.(*events.ClockStepped); ok && role(rec) == "logger" {
+		m.hold = &hold{rec.Seq, m.now} // before its own recorded_at expires anything
+	}
 	if err := m.settle(cut); err != nil {
 		return nil, err
 	}
-	changed, err := m.effect(rec, cut)
+	changed, err := m.effect(rec, ev, cut)
 	if err != nil {
 		return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
 	}
@@ -245,21 +249,29 @@ var effectTypes = []string{
 	events.TypeClockStepped, events.TypeClockConfirmed,
 }
 
-// effect applies what the record says, if its writer may say it; changed means
-// that windows or deadlines are to be looked at again.
-func (m *Machine) effect(rec ledger.Record, c cut) (changed bool, err error) {
+// decode reads the events that the fold looks at; others, and what does not
+// decode, come back without data.
+func (m *Machine) decode(rec ledger.Record) *events.Event {
 	ev, err := events.DecodeEnvelope(rec.Event)
-	if err == nil && !slices.Contains(effectTypes, ev.Type) {
-		return false, nil
-	}
-	if err == nil {
+	if err == nil && slices.Contains(effectTypes, ev.Type) {
 		ev, err = events.Decode(rec.Event)
 	}
 	if err != nil {
 		m.skipped++
-		return false, nil
+		return &events.Event{}
 	}
-	role, _, _ := strings.Cut(rec.Principal, "/")
+	return ev
+}
+
+func role(rec ledger.Record) string {
+	r, _, _ := strings.Cut(rec.Principal, "/")
+	return r
+}
+
+// effect applies what the record says, if its writer may say it; changed means
+// that windows or deadlines are to be looked at again.
+func (m *Machine) effect(rec ledger.Record, ev *events.Event, c cut) (changed bool, err error) {
+	role := role(rec)
 	switch d := ev.Data.(type) {
 	case *events.PredictionRecorded:
 		return true, m.record(rec, ev, d, c)
@@ -272,10 +284,6 @@ func (m *Machine) effect(rec ledger.Record, c cut) (changed bool, err error) {
 	case *events.TelemetrySealed:
 		if role == "resolver" {
 			return true, m.seal(rec, d, c)
-		}
-	case *events.ClockStepped:
-		if role == "logger" {
-			m.hold = &hold{rec.Seq, m.now}
 		}
 	case *events.ClockConfirmed:
 		if role == "operator" && m.hold != nil && ledger.Seq(d.SteppedSeq) == m.hold.seq {

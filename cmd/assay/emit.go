@@ -48,14 +48,19 @@ func (c *emitCmd) Run(a *app) error {
 		return err
 	}
 	maker := events.Maker{Source: "urn:assay:emit:" + c.As}
-	send := func(_ context.Context, raw []byte) emitted { return c.check(role, raw) }
+	send := func(raw []byte) func(context.Context) emitted {
+		return func(context.Context) emitted { return c.check(role, raw) }
+	}
 	if !c.DryRun {
 		client, done, err := c.dial(a)
 		if err != nil {
 			return err
 		}
 		defer done()
-		send = func(ctx context.Context, raw []byte) emitted { return c.publish(ctx, client, raw) }
+		send = func(raw []byte) func(context.Context) emitted {
+			p := client.Send(raw)
+			return func(ctx context.Context) emitted { return c.wait(ctx, p) }
+		}
 	}
 	out := bufio.NewWriter(a.stdout)
 	refused, err := pipeline(a.ctx, a.stdin, maker, send, func(e emitted) error {
@@ -84,7 +89,7 @@ func (c *emitCmd) dial(a *app) (*publish.Client, func(), error) {
 		}
 		var err error
 		if hub, err = node.LocalHub(a.dir); err != nil {
-			return nil, nil, fmt.Errorf("%w; start `assay up`, or give --nats", err)
+			return nil, nil, err
 		}
 	}
 	nc, err := c.connect(hub)
@@ -125,10 +130,10 @@ func (c *emitCmd) check(role principal.Role, raw []byte) emitted {
 	return e
 }
 
-func (c *emitCmd) publish(ctx context.Context, client *publish.Client, raw []byte) emitted {
+func (c *emitCmd) wait(ctx context.Context, p *publish.Pending) emitted {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	receipt, err := client.Publish(ctx, raw)
+	receipt, err := p.Wait(ctx)
 	e := emitted{Answer: publish.Answer{Receipt: receipt}}
 	var r *publish.Refusal
 	switch {
@@ -140,9 +145,10 @@ func (c *emitCmd) publish(ctx context.Context, client *publish.Client, raw []byt
 	return e
 }
 
-// pipeline sends each line and prints the answers in the order of the lines.
+// pipeline sends each line, in order, and prints the answers in that order.
+// send starts an event on its way and returns what waits for its answer.
 // Memory is bounded by inFlight lines.
-func pipeline(ctx context.Context, in io.Reader, maker events.Maker, send func(context.Context, []byte) emitted, print func(emitted) error) (refused int, err error) {
+func pipeline(ctx context.Context, in io.Reader, maker events.Maker, send func([]byte) func(context.Context) emitted, print func(emitted) error) (refused int, err error) {
 	type slot chan emitted
 	slots := make(chan slot, inFlight)
 	readErr := make(chan error, 1)
@@ -169,8 +175,9 @@ func pipeline(ctx context.Context, in io.Reader, maker events.Maker, send func(c
 			if err != nil {
 				raw = line // not an object: the ledger's refusal is the answer
 			}
+			wait := send(raw)
 			wg.Go(func() {
-				e := send(ctx, raw)
+				e := wait(ctx)
 				e.Line = n
 				s <- e
 			})

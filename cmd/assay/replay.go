@@ -64,9 +64,9 @@ type known struct {
 }
 
 // known finds the live views' digest, or a snapshot's at to; nil when there is
-// neither. An export has no views.
+// neither. A directory that is not initialised has none.
 func (c *replayCmd) known(a *app, to ledger.Seq) (*known, error) {
-	if c.File != "" || c.NATS != "" {
+	if a.dir.Check() != nil {
 		return nil, nil
 	}
 	live, err := a.liveDigest()

@@ -11,6 +11,7 @@ import (
 type serveCmd struct {
 	Service  string        `arg:"" enum:"broker,logger,projector,resolver,ingress,sensor" help:"broker, logger, projector, resolver, ingress or sensor."`
 	NATS     string        `name:"nats" help:"Use the external broker at this address. Default: the one that serves DIR." placeholder:"URL"`
+	Monitor  string        `help:"Monitoring address of the external broker (http://host:8222), to see that it fsyncs before it acks." placeholder:"URL"`
 	CredsDir string        `help:"Directory with the service's credentials. Default: DIR/creds." type:"path" placeholder:"DIR"`
 	Port     int           `help:"Loopback port of serve broker. 0: any free one." default:"0"`
 	Watch    []int         `help:"Process that serve sensor reads." placeholder:"PID"`
@@ -26,7 +27,7 @@ func (c *serveCmd) Run(a *app) error {
 		return usageError("--sensor and --seal must be positive")
 	}
 	s, err := node.StartService(a.ctx, node.ServiceConfig{
-		Service: c.Service, NATS: c.NATS, CredsDir: c.CredsDir,
+		Service: c.Service, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
 		UpConfig: node.UpConfig{Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal},
 	})
 	if err != nil {

@@ -47,7 +47,11 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 		fmt.Fprintf(w, "nothing runs on %s\n", dir)
 	}
 	for _, s := range all {
-		fmt.Fprintf(w, "%s  broker at %s\n", s.Services, s.URL)
+		fmt.Fprintf(w, "%s  broker at %s", s.Services, s.URL)
+		if s.Sync != "" {
+			fmt.Fprintf(w, ", fsync before ack: %s", s.Sync)
+		}
+		fmt.Fprintln(w)
 		if l := s.Logger; l != nil {
 			fmt.Fprintf(w, "  logger     %s %s\n             %d records, the checkpoint signs %d, %d events wait\n             root %s\n", l.State, visible(l.Detail), l.Size, l.CheckpointSize, l.Waiting, l.Root)
 			for _, code := range slices.Sorted(maps.Keys(l.Rejected)) {

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -33,8 +35,8 @@ const (
 type Receipt struct {
 	// Seq is nil for a principal that is not told positions.
 	Seq        *uint64 `json:"seq,omitzero"`
-	Leaf       string  `json:"leaf"` // hex leaf hash of the record
-	RecordedAt string  `json:"recorded_at"`
+	Leaf       string  `json:"leaf,omitzero"` // hex leaf hash of the record
+	RecordedAt string  `json:"recorded_at,omitzero"`
 }
 
 // Refusal is the intake's answer to an event that it did not take.
@@ -62,23 +64,57 @@ type Answer struct {
 	Refusal *Refusal `json:"error,omitzero"`
 }
 
-// Client publishes as one principal.
+// Client publishes as one principal. Its methods may be called from several
+// goroutines.
 type Client struct {
 	nc      *nats.Conn
 	subject string
+
+	mu      sync.Mutex
+	inbox   string // prefix of the reply subjects; "" before the first request
+	next    uint64
+	waiting map[string]chan []byte // by the reply subject's last token
 }
 
 // New publishes over nc, which must be connected as principal (role/name).
 func New(nc *nats.Conn, principal string) *Client {
-	return &Client{nc: nc, subject: "intake." + strings.Replace(principal, "/", ".", 1)}
+	return &Client{
+		nc: nc, subject: "intake." + strings.Replace(principal, "/", ".", 1), waiting: map[string]chan []byte{},
+	}
+}
+
+// Pending is an event on its way.
+type Pending struct {
+	c     *Client
+	event []byte
+	first *attempt
+	err   error
+}
+
+// Send publishes an event without waiting for its receipt, which Wait then
+// gives. Events sent one after another are chained in that order, but for one
+// that Wait has to send again.
+func (c *Client) Send(event []byte) *Pending {
+	p := &Pending{c: c, event: event}
+	p.first, p.err = c.send(event)
+	return p
+}
+
+// Wait is Publish for an event that was sent.
+func (p *Pending) Wait(ctx context.Context) (Receipt, error) {
+	return p.c.receipt(ctx, p.event, p.first, p.err)
 }
 
 // Publish sends one event and waits until the ledger holds it. Without an
 // answer, or while the ledger is unavailable, it sends the same bytes again
 // until ctx ends. A refusal is a *Refusal.
 func (c *Client) Publish(ctx context.Context, event []byte) (Receipt, error) {
+	return c.Send(event).Wait(ctx)
+}
+
+func (c *Client) receipt(ctx context.Context, event []byte, first *attempt, err error) (Receipt, error) {
 	var a Answer
-	err := c.exchange(ctx, event, func(reply []byte) (retry *Refusal, err error) {
+	err = c.exchange(ctx, event, first, err, func(reply []byte) (retry *Refusal, err error) {
 		a = Answer{}
 		if err := json.Unmarshal(reply, &a); err != nil {
 			return nil, fmt.Errorf("read receipt: %w", err)
@@ -104,7 +140,8 @@ func (c *Client) PublishBatch(ctx context.Context, batch [][]byte) ([]Answer, er
 	}
 	body := append(append([]byte{'['}, bytes.Join(batch, []byte{','})...), ']')
 	var out []Answer
-	err := c.exchange(ctx, body, func(reply []byte) (retry *Refusal, err error) {
+	first, err := c.send(body)
+	err = c.exchange(ctx, body, first, err, func(reply []byte) (retry *Refusal, err error) {
 		if jsontext.Value(reply).Kind() == '{' {
 			var a Answer
 			if err := json.Unmarshal(reply, &a); err != nil {
@@ -136,23 +173,91 @@ func retryable(a Answer) *Refusal {
 	return nil
 }
 
-// exchange sends body until read accepts an answer.
-func (c *Client) exchange(ctx context.Context, body []byte, read func([]byte) (retry *Refusal, err error)) error {
+// attempt is one request whose answer may come.
+type attempt struct {
+	c     *Client
+	token string
+	reply chan []byte
+}
+
+// drop forgets the attempt; a late answer to it is passed over.
+func (a *attempt) drop() {
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	delete(a.c.waiting, a.token)
+}
+
+// send publishes body once.
+func (c *Client) send(body []byte) (*attempt, error) {
 	if len(body) > MaxMessage {
-		return &Refusal{Code: "too_large", Message: fmt.Sprintf("%d bytes, a message holds at most %d", len(body), MaxMessage)}
+		return nil, &Refusal{Code: "too_large", Message: fmt.Sprintf("%d bytes, a message holds at most %d", len(body), MaxMessage)}
 	}
-	pause := firstPause
-	for {
-		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
-		msg, err := c.nc.RequestWithContext(attempt, c.subject, body)
-		cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inbox == "" {
+		inbox := c.nc.NewInbox() + "."
+		if _, err := c.nc.Subscribe(inbox+"*", c.receive); err != nil {
+			return nil, fmt.Errorf("listen for receipts: %w", err)
+		}
+		c.inbox = inbox
+	}
+	c.next++
+	a := &attempt{c: c, token: strconv.FormatUint(c.next, 36), reply: make(chan []byte, 1)}
+	if err := c.nc.PublishRequest(c.subject, c.inbox+a.token, body); err != nil {
+		return nil, err
+	}
+	c.waiting[a.token] = a.reply
+	return a, nil
+}
+
+// receive hands an answer to its attempt. A message without data is the
+// broker's word that nobody listens.
+func (c *Client) receive(m *nats.Msg) {
+	token := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	c.mu.Lock()
+	reply := c.waiting[token]
+	delete(c.waiting, token)
+	c.mu.Unlock()
+	if reply != nil {
+		reply <- m.Data
+	}
+}
+
+// wait is the answer to an attempt.
+func (a *attempt) wait(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	defer a.drop()
+	select {
+	case body := <-a.reply:
+		if len(body) == 0 {
+			return nil, nats.ErrNoResponders
+		}
+		return body, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// exchange waits for the answer to the first attempt, whose outcome was a and
+// err, and sends body again until read accepts an answer.
+func (c *Client) exchange(ctx context.Context, body []byte, a *attempt, err error, read func([]byte) (retry *Refusal, err error)) error {
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		var answer []byte
 		if err == nil {
-			retry, rerr := read(msg.Data)
+			answer, err = a.wait(ctx)
+		}
+		if err == nil {
+			retry, rerr := read(answer)
 			if retry == nil {
 				return rerr
 			}
 			err = retry
 			pause = max(pause, time.Duration(*retry.RetryAfter*float64(time.Second)))
+		}
+		var refused *Refusal
+		if errors.As(err, &refused) && refused.RetryAfter == nil {
+			return err
 		}
 		if ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) {
 			return fmt.Errorf("no receipt: %w", err)
@@ -162,6 +267,6 @@ func (c *Client) exchange(ctx context.Context, body []byte, read func([]byte) (r
 			return fmt.Errorf("no receipt: %w", err)
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, longPause)
+		a, err = c.send(body)
 	}
 }

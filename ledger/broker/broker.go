@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -178,7 +179,11 @@ func (b *Broker) Stop(ctx context.Context) error {
 	if err := b.shutdown(ctx); err != nil {
 		return err
 	}
-	err := errors.Join(os.Remove(b.dir.URLFile()), b.lock.Unlock())
+	removed := os.Remove(b.dir.URLFile())
+	if errors.Is(removed, fs.ErrNotExist) {
+		removed = nil
+	}
+	err := errors.Join(removed, b.lock.Unlock())
 	b.lock = nil
 	return err
 }

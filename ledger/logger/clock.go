@@ -1,6 +1,7 @@
 package logger
 
 import (
+	"cmp"
 	"os"
 	"strings"
 	"time"
@@ -34,13 +35,16 @@ func bootID() string {
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(raw))
+	return cmp.Or(strings.TrimSpace(string(raw)), "unknown")
 }
 
 // maxDrift is how far wall and monotonic clock may disagree between two
-// readings about a second apart before it counts as a step. NTP slews by at
-// most 500 µs a second.
+// readings, beside the 500 µs a second by which NTP slews at most, before it
+// counts as a step.
 const maxDrift = 500 * time.Millisecond
+
+// maxStep keeps a step within what clock.stepped can say.
+const maxStep = 284 * 365 * 24 * time.Hour
 
 // watch compares the two clocks between readings.
 type watch struct {
@@ -57,10 +61,10 @@ func (w *watch) read(c Clock) (step, passed time.Duration) {
 		step = wall.Sub(w.wall) - passed
 	}
 	w.wall, w.mono = wall, mono
-	if step.Abs() < maxDrift {
+	if step.Abs() < maxDrift+passed/2000 {
 		step = 0
 	}
-	return step, passed
+	return min(max(step, -maxStep), maxStep), passed
 }
 
 // watchClock records a step, and after ten idle seconds a tick.
@@ -68,9 +72,21 @@ func (w *writer) watchClock() {
 	step, passed := w.watch.read(w.l.cfg.Clock)
 	w.idle += passed
 	if step != 0 {
-		w.own(&events.ClockStepped{Context: ownContext(), BootID: w.l.cfg.Clock.BootID(), StepNS: int64(step)})
+		w.stepped(step)
 	}
 	if w.idle >= idleTick {
 		w.own(&events.ClockTicked{Context: ownContext(), BootID: w.l.cfg.Clock.BootID(), MonotonicDeltaNS: int64(w.idle)})
 	}
+}
+
+// compareClock records that the clock stands before the ledger's end: time went
+// back while no logger ran.
+func (w *writer) compareClock() {
+	if step := w.l.cfg.Clock.Wall().Sub(w.head.time); step < -maxDrift {
+		w.stepped(max(step, -maxStep))
+	}
+}
+
+func (w *writer) stepped(step time.Duration) {
+	w.own(&events.ClockStepped{Context: ownContext(), BootID: w.l.cfg.Clock.BootID(), StepNS: int64(step)})
 }

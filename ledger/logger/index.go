@@ -1,6 +1,7 @@
 package logger
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -122,11 +123,15 @@ func frontierKey(size uint64) []byte {
 // be one older than the index knows, after a crash between the two.
 const keepFrontiers = 4
 
-// putSigned stores the frontier of a size that is about to be signed.
-func (x *index) putSigned(p position, tree *ledger.Tree) error {
+// putSigned stores the frontier of a size that is about to be signed, and syncs
+// the index. The one of onFile, the size of the checkpoint that will be
+// replaced, stays however often signing fails.
+func (x *index) putSigned(p position, tree *ledger.Tree, onFile uint64) error {
 	var sizes [][]byte
 	err := x.db.Scan([]byte{'f'}, nil, func(k, _ []byte) error {
-		sizes = append(sizes, append([]byte(nil), k...))
+		if size := binary.BigEndian.Uint64(k[1:]); size != onFile && size != tree.Size() {
+			sizes = append(sizes, bytes.Clone(k))
+		}
 		return nil
 	})
 	if err != nil {
@@ -135,7 +140,7 @@ func (x *index) putSigned(p position, tree *ledger.Tree) error {
 	b := x.db.NewBatch()
 	defer b.Close()
 	b.Put(frontierKey(tree.Size()), encodeHead(p, tree))
-	for _, k := range sizes[:max(0, len(sizes)-keepFrontiers+1)] {
+	for _, k := range sizes[:max(0, len(sizes)-keepFrontiers+2)] {
 		b.Delete(k)
 	}
 	return b.Commit(true)
@@ -154,6 +159,13 @@ func (x *index) frontierUpTo(size uint64) (p position, tree *ledger.Tree, err er
 	return p, tree, err
 }
 
+// wipe forgets everything: the index is about to be made from record 1.
+func wipe(b *kv.Batch) {
+	for _, kind := range "efhx" {
+		b.DeletePrefix([]byte{byte(kind)})
+	}
+}
+
 func foreignKey(seq ledger.Seq) []byte {
 	return binary.BigEndian.AppendUint64([]byte{'x'}, uint64(seq))
 }
@@ -162,6 +174,9 @@ func foreignKey(seq ledger.Seq) []byte {
 func (x *index) foreign() (map[ledger.Seq]ledger.Hash, error) {
 	out := map[ledger.Seq]ledger.Hash{}
 	err := x.db.Scan([]byte{'x'}, nil, func(k, v []byte) error {
+		if len(k) != 9 || len(v) != len(ledger.Hash{}) {
+			return fmt.Errorf("index entry of a foreign message: %w", ledger.ErrCorrupt)
+		}
 		out[ledger.Seq(binary.BigEndian.Uint64(k[1:]))] = ledger.Hash(v)
 		return nil
 	})

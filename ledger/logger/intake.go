@@ -131,6 +131,9 @@ func (ln *line) receive(m *nats.Msg) {
 
 func (ln *line) close() {
 	ln.source.Close()
+	if ln.sub != nil {
+		ln.countDrops()
+	}
 	_ = ln.nc.FlushTimeout(time.Second) // receipts on their way; a lost one is asked for again
 	ln.nc.Close()
 }
@@ -147,12 +150,16 @@ func (in *Intake) watchDrops() {
 		}
 		in.mu.Lock()
 		for _, ln := range in.lines {
-			if n, err := ln.sub.Dropped(); err == nil && n > ln.dropped {
-				ln.source.CountDropped(int64(n - ln.dropped))
-				ln.dropped = n
-			}
+			ln.countDrops()
 		}
 		in.mu.Unlock()
+	}
+}
+
+func (ln *line) countDrops() {
+	if n, err := ln.sub.Dropped(); err == nil && n > ln.dropped {
+		ln.source.CountDropped(int64(n - ln.dropped))
+		ln.dropped = n
 	}
 }
 

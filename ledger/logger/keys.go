@@ -50,6 +50,8 @@ type Keys struct {
 // Verifier is the note verifier key string.
 func (k *Keys) Verifier() string { return k.vkey }
 
+const hmacKeySize = 32
+
 // CreateKeys makes the keys of a log named origin, keeping what is there. Only
 // init calls it.
 func CreateKeys(f Files, origin string) (*Keys, error) {
@@ -59,11 +61,14 @@ func CreateKeys(f Files, origin string) (*Keys, error) {
 		}
 	}
 	if _, err := os.Stat(f.path("key")); errors.Is(err, fs.ErrNotExist) {
+		if signed, err := os.ReadDir(f.Checkpoints()); err != nil || len(signed) > 0 {
+			return nil, errors.Join(err, fmt.Errorf("%s is gone, but %s holds what it signed: restore it", f.path("key"), f.Checkpoints()))
+		}
 		skey, vkey, err := note.GenerateKey(rand.Reader, origin)
 		if err != nil {
 			return nil, fmt.Errorf("make key of %q: %w", origin, err)
 		}
-		mac := make([]byte, 32)
+		mac := make([]byte, hmacKeySize)
 		if _, err := rand.Read(mac); err != nil {
 			return nil, err
 		}
@@ -103,6 +108,9 @@ func LoadKeys(f Files) (*Keys, error) {
 	if k.hmac, err = os.ReadFile(f.path("hmac.key")); err != nil {
 		return nil, err
 	}
+	if len(k.hmac) != hmacKeySize {
+		return nil, fmt.Errorf("%s has %d bytes, want %d", f.path("hmac.key"), len(k.hmac), hmacKeySize)
+	}
 	return k, nil
 }
 
@@ -131,10 +139,10 @@ func (f Files) saveCheckpoint(cp ledger.Checkpoint, raw []byte, before ledger.Ch
 	dir := f.Checkpoints()
 	if before.Size > 0 && ledger.KeepCheckpoint(before.Size, cp.Size) {
 		old, err := os.ReadFile(filepath.Join(dir, latest))
-		if err != nil {
-			return err
+		if err == nil {
+			err = durable.WriteFile(filepath.Join(dir, strconv.FormatUint(before.Size, 10)), old, 0o644)
 		}
-		if err := durable.WriteFile(filepath.Join(dir, strconv.FormatUint(before.Size, 10)), old, 0o644); err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -143,9 +151,12 @@ func (f Files) saveCheckpoint(cp ledger.Checkpoint, raw []byte, before ledger.Ch
 
 // LoadCheckpoints opens every checkpoint on file with key, the largest first.
 // Without any, the result is empty; an unreadable one is an error beside the
-// others.
+// others. A missing directory is ErrNoCheckpoint and fs.ErrNotExist.
 func LoadCheckpoints(f Files, key note.Verifier) ([]ledger.Checkpoint, error) {
 	entries, err := os.ReadDir(f.Checkpoints())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrNoCheckpoint, err)
+	}
 	if err != nil {
 		return nil, err
 	}

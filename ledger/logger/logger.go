@@ -102,6 +102,11 @@ const (
 	// singlesBelow: an atomic batch costs about 7 ms, a single about a third
 	// of one, so fewer than this many are faster one after another.
 	singlesBelow = 20
+	// maxTaken bounds the events that are looked at for one batch, since those
+	// that are refused or known add nothing to it and others wait meanwhile.
+	maxTaken = 8192
+	// farewellTimeout is how long a stop may take to write down what was counted.
+	farewellTimeout = 3 * time.Second
 )
 
 // Logger is an open logger. Run does the work; everything else may be called
@@ -123,7 +128,6 @@ type Logger struct {
 	snap   snapshot
 	signed ledger.Checkpoint
 	state  State
-	since  time.Time
 	detail string
 }
 
@@ -142,8 +146,9 @@ const (
 
 // snapshot is the confirmed and indexed end of the ledger.
 type snapshot struct {
-	tree *ledger.Tree
-	head position
+	tree    *ledger.Tree
+	head    position
+	foreign bool // some message waits for the operator's acknowledgement
 }
 
 // position is the end of a chain.
@@ -199,30 +204,41 @@ func (l *Logger) open(ctx context.Context) error {
 		return err
 	}
 	l.w.init(l)
-	if err := l.recover(ctx); err != nil {
-		return err
-	}
-	if len(l.w.foreign) > 0 {
-		// Nothing may be appended before the operator's word.
-		l.setState(ForeignIn, l.w.foreignDetail())
+	for try := 1; ; try++ {
+		if err := l.recover(ctx); err != nil {
+			return err
+		}
+		err := l.announce(ctx)
+		if errors.Is(err, ErrFenced) && try < announceTries {
+			// The last append of a logger that was killed may have landed
+			// after the stream was read.
+			l.cfg.Log.Warn().Err(err).Msg("read the stream again")
+			continue
+		}
+		if err != nil && !errors.Is(err, errForeign) {
+			return err
+		}
+		l.w.rest()
 		return nil
 	}
-	if err := l.announce(ctx); err != nil {
-		return err
-	}
-	l.setState(Serving, "")
-	return nil
 }
 
+// announceTries is how often a start reads the stream before it gives way to
+// another logger.
+const announceTries = 3
+
 // announce appends logger.started at the expected sequence: it proves, before
-// anything is taken, that this logger can write and is the only one.
+// anything is taken, that this logger can write and is the only one. With a
+// foreign message in the stream it waits for the operator's word.
 func (l *Logger) announce(ctx context.Context) error {
-	l.w.own(&events.LoggerStarted{
-		Context: ownContext(), BootID: l.cfg.Clock.BootID(),
-		HeadSeq: uint64(l.w.head.seq), HeadLeaf: l.w.head.leaf.String(), Software: l.cfg.Software,
-	})
+	if len(l.w.foreign) > 0 {
+		return nil
+	}
+	l.w.ownQueue = nil
+	l.w.compareClock()
 	b := l.w.build()
 	if err := l.w.settle(ctx, b, l.cfg.Stream.Append(ctx, b.first, b.msgs)); err != nil {
+		l.w.drop(b)
 		return fmt.Errorf("append logger.started: %w", err)
 	}
 	if err := l.w.finish(b); err != nil {
@@ -239,10 +255,26 @@ func ownContext() events.Context {
 // Key is the verifier of the logger's checkpoints.
 func (l *Logger) Key() note.Verifier { return l.keys.verifier }
 
-// Close releases the index and the lock; Run must have returned.
+// Close releases the index and the lock; Run must have returned. What still
+// waits is answered.
 func (l *Logger) Close() error {
-	l.setState(Stopped, "")
+	l.queues.refuseAll(errStopping)
+	l.stopped(nil)
 	return l.release()
+}
+
+// stopped keeps the reason of the first stop.
+func (l *Logger) stopped(why error) {
+	l.mu.Lock()
+	already := l.state == Stopped
+	l.mu.Unlock()
+	switch {
+	case already:
+	case why != nil:
+		l.setState(Stopped, why.Error())
+	default:
+		l.setState(Stopped, "")
+	}
 }
 
 func (l *Logger) release() error {
@@ -261,12 +293,6 @@ func (l *Logger) setState(s State, detail string) {
 		l.cfg.Log.Info().Str("state", string(s)).Str("detail", detail).Msg("logger state")
 	}
 	l.state, l.detail = s, detail
-}
-
-func (l *Logger) getState() State {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state
 }
 
 // Status reports the confirmed end of the ledger and the state of the intake.
@@ -298,12 +324,17 @@ func (l *Logger) Run(ctx context.Context) error {
 	err := l.w.loop(ctx)
 	stopSigner()
 	<-signerDone
-	l.setState(Stopped, fmt.Sprint(err))
 	l.queues.refuseAll(errStopping)
-	if errors.Is(err, context.Canceled) || err == nil {
-		return l.sign()
+	if err == nil {
+		err = l.w.farewell()
+	} else if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // stopped with an append undecided: the next start finds out
 	}
-	return err
+	l.stopped(err)
+	if err != nil {
+		return err
+	}
+	return l.sign()
 }
 
 func (l *Logger) signLoop(ctx context.Context) {

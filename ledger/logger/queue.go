@@ -1,7 +1,12 @@
 package logger
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -15,8 +20,19 @@ import (
 	"assay/schema"
 )
 
-// maxQueued bounds what one principal may have waiting, in bytes.
-const maxQueued = 16 << 20
+const (
+	// maxQueued bounds what one principal may have waiting, in bytes of memory.
+	maxQueued = 16 << 20
+	// itemCost is the memory of an event that waits, beside its bytes.
+	itemCost = 512
+	// maxItems is how many events one JSON batch may hold. Two MiB of valid
+	// events are fewer.
+	maxItems = 8192
+	// maxReply leaves room for the protocol in the broker's 2 MiB payload.
+	maxReply = 2<<20 - 4096
+	// maxHeaderName is how much of a refused header's name is told.
+	maxHeaderName = 64
+)
 
 // Codes that the logger adds to those of schema.Check.
 const (
@@ -46,11 +62,23 @@ var errStopping = unavailable("the logger is stopping")
 func (r *refusal) encode() []byte {
 	out, err := json.Marshal(struct {
 		Error *refusal `json:"error"`
-	}{r})
+	}{r}, jsontext.AllowInvalidUTF8(true)) // a message may quote what was sent
 	if err != nil {
-		panic(err) // four plain fields
+		return []byte(`{"error":{"code":"` + string(r.Code) + `","pointer":"","message":"","retry_after":null}}`)
 	}
 	return out
+}
+
+// shorten drops pointer and message of an encoded refusal. Receipts stay.
+func shorten(answer []byte) []byte {
+	var a struct {
+		Error *refusal `json:"error"`
+	}
+	if json.Unmarshal(answer, &a) != nil || a.Error == nil {
+		return answer
+	}
+	a.Error.Pointer, a.Error.Message = "", ""
+	return a.Error.encode()
 }
 
 // request is one intake message, split and checked.
@@ -59,11 +87,18 @@ type request struct {
 	items  []item
 	array  bool         // the message was a JSON array, and so is the reply
 	reply  func([]byte) // nil when nobody waits
-	size   int
+	size   int          // bytes of the message
 
 	answers [][]byte
 	left    int
 }
+
+func newRequest(s *Source, size, items int) *request {
+	return &request{source: s, size: size, items: make([]item, items), answers: make([][]byte, items), left: items}
+}
+
+// cost is the memory that the request takes while it waits.
+func (r *request) cost() int { return r.size + itemCost*len(r.items) }
 
 type item struct {
 	raw     []byte
@@ -82,14 +117,19 @@ func (r *request) answer(i int, body []byte) {
 		r.reply(r.answers[0])
 		return
 	}
-	out := []byte{'['}
-	for i, a := range r.answers {
-		if i > 0 {
-			out = append(out, ',')
+	out := joinAnswers(r.answers)
+	if len(out) > maxReply {
+		for i, a := range r.answers {
+			r.answers[i] = shorten(a)
 		}
-		out = append(out, a...)
+		out = joinAnswers(r.answers)
 	}
-	r.reply(append(out, ']'))
+	r.reply(out)
+}
+
+func joinAnswers(answers [][]byte) []byte {
+	out := append([]byte{'['}, bytes.Join(answers, []byte{','})...)
+	return append(out, ']')
 }
 
 // Source is the intake of one principal. Its requests wait in a queue of its
@@ -102,10 +142,19 @@ type Source struct {
 	// The rest is guarded by the queues' mutex.
 	waiting []*request
 	at      int // next item of waiting[0]
-	bytes   int
+	cost    int // of what waits
 	limiter limiter
-	counted map[schema.Code]count // rejections past the rate
 	gone    bool
+}
+
+// countKey says what a counting record counts.
+type countKey struct {
+	principal string
+	code      schema.Code
+}
+
+func (k countKey) compare(o countKey) int {
+	return cmp.Or(cmp.Compare(k.principal, o.principal), cmp.Compare(k.code, o.code))
 }
 
 type count struct {
@@ -140,6 +189,7 @@ type queues struct {
 	items    int
 	wake     chan struct{}
 	rejected map[schema.Code]uint64
+	counted  map[countKey]count // refused without a record of their own
 	stopped  bool
 }
 
@@ -149,7 +199,7 @@ func (l *Logger) AddSource(p principal.Principal) *Source {
 	if rate == 0 {
 		rate = defaultRejections
 	}
-	s := &Source{l: l, principal: p, id: p.ID(), counted: map[schema.Code]count{}}
+	s := &Source{l: l, principal: p, id: p.ID()}
 	s.limiter = limiter{perSecond: rate, tokens: 2 * rate, last: l.cfg.Clock.Monotonic()}
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
@@ -176,6 +226,9 @@ func (s *Source) Submit(raw []byte, reply func([]byte)) {
 // RefuseHeader answers a message that carries headers which the intake does
 // not take; it is recorded like any other refused event.
 func (s *Source) RefuseHeader(raw []byte, name string, reply func([]byte)) {
+	if len(name) > maxHeaderName {
+		name = name[:maxHeaderName]
+	}
 	r := s.whole(raw, &refusal{Code: CodeForbiddenHeader, Message: "header " + name + " is not taken: publish the event's JSON alone"})
 	r.reply = reply
 	s.l.queues.add(r)
@@ -187,19 +240,23 @@ func (s *Source) CountDropped(n int64) { s.l.queues.count(s, CodeDropped, n, 0) 
 
 // whole is a request of one item that is refused.
 func (s *Source) whole(raw []byte, why *refusal) *request {
-	return &request{source: s, items: []item{{raw: raw, refused: why}}, size: len(raw), answers: make([][]byte, 1), left: 1}
+	r := newRequest(s, len(raw), 1)
+	r.items[0] = item{raw: raw, refused: why}
+	return r
 }
 
 func (s *Source) parse(raw []byte) *request {
 	if len(raw) == 0 || raw[0] != '[' {
-		r := &request{source: s, items: []item{s.check(raw)}, size: len(raw), answers: make([][]byte, 1), left: 1}
+		r := newRequest(s, len(raw), 1)
+		r.items[0] = s.check(raw)
 		return r
 	}
 	parts, why := splitBatch(raw)
 	if why != nil {
 		return s.whole(raw, why)
 	}
-	r := &request{source: s, array: true, size: len(raw), items: make([]item, len(parts)), answers: make([][]byte, len(parts)), left: len(parts)}
+	r := newRequest(s, len(raw), len(parts))
+	r.array = true
 	for i, p := range parts {
 		r.items[i] = s.check(p)
 	}
@@ -208,18 +265,32 @@ func (s *Source) parse(raw []byte) *request {
 
 // splitBatch cuts a CloudEvents JSON batch into the bytes of its events. An
 // array that does not parse is refused whole: nothing after the fault could be
-// told apart.
+// told apart. The parts alias raw.
 func splitBatch(raw []byte) ([][]byte, *refusal) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	bad := func(err error) *refusal {
 		return &refusal{Code: schema.CodeBadJSON, Message: "batch: " + err.Error()}
 	}
-	var parts []jsontext.Value
-	if err := json.Unmarshal(raw, &parts, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+	if _, err := dec.ReadToken(); err != nil {
 		return nil, bad(err)
 	}
-	out := make([][]byte, len(parts))
-	for i, p := range parts {
-		out[i] = p
+	var out [][]byte
+	for dec.PeekKind() != ']' {
+		v, err := dec.ReadValue()
+		if err != nil {
+			return nil, bad(err)
+		}
+		if len(out) == maxItems {
+			return nil, &refusal{Code: schema.CodeTooLarge, Message: fmt.Sprintf("a batch holds at most %d events", maxItems)}
+		}
+		end := int(dec.InputOffset())
+		out = append(out, raw[end-len(v):end:end])
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, bad(err)
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, bad(errors.New("more follows the array"))
 	}
 	return out, nil
 }
@@ -247,7 +318,7 @@ func (s *Source) check(raw []byte) item {
 func (q *queues) add(r *request) {
 	q.mu.Lock()
 	s := r.source
-	full := s.bytes+r.size > maxQueued && s.bytes > 0
+	full := s.cost > 0 && s.cost+r.cost() > maxQueued
 	if stopped := q.stopped || s.gone; stopped || full {
 		q.mu.Unlock()
 		why := errStopping
@@ -265,7 +336,7 @@ func (q *queues) add(r *request) {
 		return
 	}
 	s.waiting = append(s.waiting, r)
-	s.bytes += r.size
+	s.cost += r.cost()
 	q.items += len(r.items)
 	q.mu.Unlock()
 	select {
@@ -277,15 +348,20 @@ func (q *queues) add(r *request) {
 // refuse answers every item that has no answer yet. What nobody waits for is
 // counted, so that nothing is dropped silently.
 func (q *queues) refuse(r *request, why *refusal) {
-	if r.reply == nil {
-		q.count(r.source, why.Code, int64(r.left), int64(r.size))
-	}
 	body := why.encode()
 	for i := range r.answers {
 		if r.answers[i] == nil {
-			r.answer(i, body)
+			q.refuseItem(r, i, why.Code, body)
 		}
 	}
+}
+
+// refuseItem answers one item with body, or counts it if nobody waits.
+func (q *queues) refuseItem(r *request, i int, code schema.Code, body []byte) {
+	if r.reply == nil {
+		q.count(r.source, code, 1, int64(len(r.items[i].raw)))
+	}
+	r.answer(i, body)
 }
 
 // take gives the next item in turn: one request of each principal after
@@ -305,7 +381,7 @@ func (q *queues) take() (r *request, i int, ok bool) {
 		if s.at++; s.at == len(r.items) {
 			s.waiting[0] = nil
 			s.waiting, s.at = s.waiting[1:], 0
-			s.bytes -= r.size
+			s.cost -= r.cost()
 			q.turn++
 		}
 		return r, i, true
@@ -326,12 +402,15 @@ func (q *queues) allow(s *Source, now time.Duration) bool {
 	return s.limiter.allow(now)
 }
 
-// count adds refused events to the source's next counting record.
+// count adds refused events to the principal's next counting record.
 func (q *queues) count(s *Source, code schema.Code, events, bytes int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := s.counted[code]
-	s.counted[code] = count{c.events + events, c.bytes + bytes}
+	if q.counted == nil {
+		q.counted = map[countKey]count{}
+	}
+	c := q.counted[countKey{s.id, code}]
+	q.counted[countKey{s.id, code}] = count{c.events + events, c.bytes + bytes}
 }
 
 func (q *queues) noteRejected(code schema.Code) {
@@ -354,30 +433,14 @@ func (q *queues) rejectedByCode() map[string]uint64 {
 }
 
 // drainCounts empties the counters and drops closed sources.
-func (q *queues) drainCounts(fn func(principal string, code schema.Code, c count)) {
+func (q *queues) drainCounts(fn func(k countKey, c count)) {
 	q.mu.Lock()
-	type row struct {
-		principal string
-		counted   map[schema.Code]count
-	}
-	var rows []row
-	kept := q.sources[:0]
-	for _, s := range q.sources {
-		if len(s.counted) > 0 {
-			rows = append(rows, row{s.id, s.counted})
-			s.counted = map[schema.Code]count{}
-		}
-		if !s.gone || len(s.waiting) > 0 {
-			kept = append(kept, s)
-		}
-	}
-	clear(q.sources[len(kept):])
-	q.sources = kept
+	counted := q.counted
+	q.counted = nil
+	q.sources = slices.DeleteFunc(q.sources, func(s *Source) bool { return s.gone && len(s.waiting) == 0 })
 	q.mu.Unlock()
-	for _, r := range rows {
-		for _, code := range sortedCodes(r.counted) {
-			fn(r.principal, code, r.counted[code])
-		}
+	for _, k := range slices.SortedFunc(maps.Keys(counted), countKey.compare) {
+		fn(k, counted[k])
 	}
 }
 
@@ -388,15 +451,11 @@ func (q *queues) refuseAll(why *refusal) {
 	var all []*request
 	for _, s := range q.sources {
 		all = append(all, s.waiting...)
-		s.waiting, s.at, s.bytes = nil, 0, 0
+		s.waiting, s.at, s.cost = nil, 0, 0
 	}
 	q.items = 0
 	q.mu.Unlock()
 	for _, r := range all {
 		q.refuse(r, why)
 	}
-}
-
-func sortedCodes(m map[schema.Code]count) []schema.Code {
-	return slices.Sorted(maps.Keys(m))
 }

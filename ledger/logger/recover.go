@@ -2,11 +2,9 @@ package logger
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
 	"fmt"
 	"strings"
-
-	"crypto/sha256"
 
 	"github.com/google/uuid"
 
@@ -39,7 +37,9 @@ func (l *Logger) recover(ctx context.Context) error {
 		return err
 	}
 	l.signed = cps[0]
-	c := catchUp{l: l, checkpoints: map[uint64]ledger.Hash{}, indexed: indexed, indexedRoot: indexedTree.Root()}
+	c := catchUp{l: l, signed: cps[0].Size, checkpoints: map[uint64]ledger.Hash{}, indexed: indexed, indexedRoot: indexedTree.Root()}
+	c.batch = l.index.db.NewBatch()
+	defer func() { _ = c.batch.Close() }()
 	for _, cp := range cps {
 		c.checkpoints[cp.Size] = cp.Root
 	}
@@ -71,6 +71,7 @@ func checkStart(first, last ledger.Seq, deleted int, cps []ledger.Checkpoint, in
 // catchUp walks the stream from a trusted position.
 type catchUp struct {
 	l           *Logger
+	signed      uint64 // size of the newest checkpoint
 	checkpoints map[uint64]ledger.Hash
 	indexed     position
 	indexedRoot ledger.Hash
@@ -90,7 +91,11 @@ func (c *catchUp) begin(ctx context.Context, size uint64) (err error) {
 	if c.l.w.foreign, err = c.l.index.foreign(); err != nil {
 		return err
 	}
-	c.batch = c.l.index.db.NewBatch()
+	if c.indexed.seq == 0 {
+		// What an interrupted attempt left may be of a stream that was refused.
+		c.l.w.foreign = map[ledger.Seq]ledger.Hash{}
+		wipe(c.batch)
+	}
 	if c.pos.seq == 0 {
 		return nil
 	}
@@ -167,8 +172,12 @@ func (c *catchUp) compare() error {
 	return nil
 }
 
+// flush commits what was gathered. The head moves only once the newest
+// checkpoint has been matched: a stream that is refused must leave no mark.
 func (c *catchUp) flush() error {
-	putHead(c.batch, c.pos, c.tree)
+	if uint64(c.pos.seq) >= c.signed {
+		putHead(c.batch, c.pos, c.tree)
+	}
 	if err := c.batch.Commit(false); err != nil {
 		return err
 	}
@@ -183,8 +192,10 @@ func (c *catchUp) end(last ledger.Seq) error {
 	if c.pos.seq != last {
 		return fmt.Errorf("%w: the stream's end is %d, but reading it stopped at %d", ledger.ErrCorrupt, last, c.pos.seq)
 	}
-	err := c.flush()
+	if err := c.flush(); err != nil {
+		return err
+	}
 	c.l.w.head, c.l.w.tip, c.l.w.tree = c.pos, c.pos, c.tree
 	c.l.w.publish()
-	return errors.Join(err, c.batch.Close())
+	return nil
 }

@@ -21,8 +21,8 @@ const (
 // stored. It sends identical bytes again for as long as ctx lives.
 //
 // errForeign: the stream goes on with another's message; the part of b before
-// it is finished and the rest answered. ErrFenced, ErrBehind and ErrFork end
-// the logger.
+// it is finished and the rest answered. ErrFenced, ErrBehind and
+// ledger.ErrCorrupt end the logger; b is then as it was.
 func (w *writer) settle(ctx context.Context, b *batch, err error) error {
 	pause := firstPause
 	first, msgs := b.first, b.msgs
@@ -31,7 +31,7 @@ func (w *writer) settle(ctx context.Context, b *batch, err error) error {
 		switch {
 		case err == nil:
 			if undecided {
-				w.l.setState(Serving, "")
+				w.rest()
 			}
 			return nil
 		case errors.Is(err, stream.ErrWrongSequence):
@@ -83,9 +83,9 @@ func (w *writer) compare(ctx context.Context, b *batch, first ledger.Seq, msgs [
 		if seq > head.Last {
 			return i, nil
 		}
-		body, err := w.l.cfg.Stream.Get(ctx, seq)
+		body, err := w.get(ctx, seq)
 		if err != nil {
-			return 0, fmt.Errorf("%w: %w", stream.ErrUndecided, err)
+			return 0, err
 		}
 		if ledger.Leaf(body) != ledger.Leaf(m.Body) {
 			return 0, w.meetForeign(ctx, b, seq, head.Last)
@@ -94,41 +94,71 @@ func (w *writer) compare(ctx context.Context, b *batch, first ledger.Seq, msgs [
 	return len(msgs), nil
 }
 
+// get reads a message that the stream must have.
+func (w *writer) get(ctx context.Context, seq ledger.Seq) ([]byte, error) {
+	body, err := w.l.cfg.Stream.Get(ctx, seq)
+	switch {
+	case errors.Is(err, stream.ErrNotFound):
+		return nil, fmt.Errorf("%w: the stream goes on after %d but lacks it", ledger.ErrCorrupt, seq)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", stream.ErrUndecided, err)
+	}
+	return body, nil
+}
+
 // meetForeign settles a batch whose record at seq is not in the stream: what
 // is before it was stored, what follows was not and never will be, since the
 // stream moved on. It chains over the messages up to last and closes the
-// intake to everything but their acknowledgement.
+// intake to everything but their acknowledgement. Before all of them are read
+// nothing is changed.
 func (w *writer) meetForeign(ctx context.Context, b *batch, seq, last ledger.Seq) error {
 	n := int(seq - b.first)
-	stored := &batch{first: b.first, msgs: b.msgs[:n], records: b.records[:n]}
-	rest := &batch{first: seq, msgs: b.msgs[n:], records: b.records[n:]}
-	if err := w.finish(stored); err != nil {
+	prev := w.head.leaf
+	if n > 0 {
+		prev = b.records[n-1].entry.leaf
+	}
+	leaves, err := w.foreignLeaves(ctx, prev, seq, last)
+	if err != nil {
 		return err
 	}
-	w.drop(rest)
-	w.tip = w.head
+	if err := w.finish(&batch{records: b.records[:n]}); err != nil {
+		return err
+	}
+	w.drop(&batch{records: b.records[n:]})
+	b.records = nil
 	kb := w.l.index.db.NewBatch()
 	defer kb.Close()
-	for ; seq <= last; seq++ {
-		body, err := w.l.cfg.Stream.Get(ctx, seq)
-		if err != nil {
-			return fmt.Errorf("read foreign message %d: %w", seq, err)
-		}
-		if r, err := ledger.ParseRecord(body); err == nil && r.Seq == seq && r.Prev == w.head.leaf {
-			return fmt.Errorf("%w: record %d is linked to this ledger but not ours", ErrFenced, seq)
-		}
-		leaf := ledger.Leaf(body)
-		w.foreign[seq] = leaf
-		kb.Put(foreignKey(seq), leaf[:])
+	for i, leaf := range leaves {
+		at := seq + ledger.Seq(i)
+		w.foreign[at] = leaf
+		kb.Put(foreignKey(at), leaf[:])
 		w.tree.Append(leaf)
-		w.head.seq, w.head.leaf = seq, leaf
+		w.head.seq, w.head.leaf = at, leaf
 	}
 	w.tip = w.head
 	if err := w.commit(kb); err != nil {
 		return err
 	}
-	w.l.setState(ForeignIn, w.foreignDetail())
+	w.rest()
 	return errForeign
+}
+
+// foreignLeaves reads the messages from seq to last that others wrote behind
+// the record of leaf prev. ErrFenced: one of them is a record of this ledger.
+func (w *writer) foreignLeaves(ctx context.Context, prev ledger.Hash, seq, last ledger.Seq) ([]ledger.Hash, error) {
+	var leaves []ledger.Hash
+	for ; seq <= last; seq++ {
+		body, err := w.get(ctx, seq)
+		if err != nil {
+			return nil, err
+		}
+		if r, err := ledger.ParseRecord(body); err == nil && r.Seq == seq && r.Prev == prev {
+			return nil, fmt.Errorf("%w: record %d is linked to this ledger but not ours", ErrFenced, seq)
+		}
+		prev = ledger.Leaf(body)
+		leaves = append(leaves, prev)
+	}
+	return leaves, nil
 }
 
 func (w *writer) foreignDetail() string {

@@ -11,19 +11,20 @@ import (
 	"assay/schema"
 )
 
-// sign signs the confirmed end, if the log grew. The index is fsynced first,
+// sign signs the confirmed end, if the log grew and no foreign message waits for
+// the operator's word. The index is fsynced first,
 // so that start-up never finds a checkpoint beyond an index that the stream
 // could not catch up.
 func (l *Logger) sign() error {
 	l.signing.Lock()
 	defer l.signing.Unlock()
 	l.mu.Lock()
-	snap, before, waits := l.snap, l.signed, l.state == ForeignIn
+	snap, before := l.snap, l.signed
 	l.mu.Unlock()
-	if waits || snap.tree == nil || snap.tree.Size() == before.Size {
+	if snap.foreign || snap.tree == nil || snap.tree.Size() == before.Size {
 		return nil
 	}
-	if err := l.index.putSigned(snap.head, snap.tree); err != nil {
+	if err := l.index.putSigned(snap.head, snap.tree, before.Size); err != nil {
 		return fmt.Errorf("store signed position %d: %w", snap.head.seq, err)
 	}
 	cp := ledger.Checkpoint{Origin: l.keys.verifier.Name(), Size: snap.tree.Size(), Root: snap.tree.Root()}
@@ -78,7 +79,7 @@ func (l *Logger) genesis(ctx context.Context, recoveryKeySHA256 string) (err err
 	case 0:
 		err = l.openLedger(ctx, recoveryKeySHA256)
 	case 1:
-		err = l.adoptOpening(ctx)
+		err = l.adoptOpening(ctx, recoveryKeySHA256)
 	default:
 		err = fmt.Errorf("%w: the stream holds %d records", ErrNoCheckpoint, head.Last)
 	}
@@ -89,6 +90,7 @@ func (l *Logger) genesis(ctx context.Context, recoveryKeySHA256 string) (err err
 }
 
 func (l *Logger) openLedger(ctx context.Context, recoveryKeySHA256 string) error {
+	l.w.started = true // no logger.started before there is a ledger
 	l.w.own(&events.LedgerOpened{
 		Context: ownContext(), Origin: l.keys.verifier.Name(), PublicKey: l.keys.vkey,
 		RecoveryKeySHA256: recoveryKeySHA256, SchemaSHA256: schema.Digest(), Software: l.cfg.Software,
@@ -102,7 +104,7 @@ func (l *Logger) openLedger(ctx context.Context, recoveryKeySHA256 string) error
 
 // adoptOpening goes on after an interruption between record 1 and its
 // checkpoint: record 1 must be this key's opening.
-func (l *Logger) adoptOpening(ctx context.Context) error {
+func (l *Logger) adoptOpening(ctx context.Context, recoveryKeySHA256 string) error {
 	body, err := l.cfg.Stream.Get(ctx, 1)
 	if err != nil {
 		return err
@@ -115,8 +117,11 @@ func (l *Logger) adoptOpening(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("record 1: %w", err)
 	}
-	if opened, ok := ev.Data.(*events.LedgerOpened); !ok || opened.PublicKey != l.keys.vkey {
+	switch opened, ok := ev.Data.(*events.LedgerOpened); {
+	case !ok || opened.PublicKey != l.keys.vkey || r.Seq != 1 || r.Prev != ledger.Hash{}:
 		return fmt.Errorf("record 1 does not open a ledger of this key: %w", ErrFork)
+	case opened.RecoveryKeySHA256 != recoveryKeySHA256:
+		return fmt.Errorf("record 1 commits to another recovery key than %s: %w", recoveryKeySHA256, ErrFork)
 	}
 	w := &l.w
 	w.tree.Append(r.Leaf())

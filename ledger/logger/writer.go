@@ -11,6 +11,7 @@ import (
 
 	"assay/events"
 	"assay/internal/kv"
+	"assay/internal/principal"
 	"assay/ledger"
 	"assay/ledger/stream"
 	"assay/schema"
@@ -26,11 +27,19 @@ type writer struct {
 
 	pending  map[idKey]*written         // built, not yet indexed
 	foreign  map[ledger.Seq]ledger.Hash // messages of others without acknowledgement
-	ownQueue [][]byte                   // events of the logger itself
+	ownQueue []ownEvent                 // events of the logger itself
+	started  bool                       // logger.started is built
 	watch    watch
 	idle     time.Duration // since the last record, by the monotonic clock
 	kept     time.Duration // monotonic time of the last housekeeping
 	room     room
+	free     uint64 // bytes free when room was last looked at
+}
+
+// ownEvent is an encoded event of the logger itself.
+type ownEvent struct {
+	typ string
+	raw []byte
 }
 
 // room is what the low-water mark leaves open.
@@ -49,6 +58,8 @@ type written struct {
 	entry   entry
 	answer  []byte     // nil: the receipt
 	acks    ledger.Seq // foreign message that this record acknowledges
+	own     ownEvent   // of the logger, and nobody waits for it
+	starts  bool       // logger.started
 	waiters []waiter
 }
 
@@ -79,66 +90,66 @@ var errForeign = errors.New("foreign record")
 
 // loop is the append pipeline: while one batch is under way, the one before it
 // is indexed and answered and the next one is built. The order of a batch's
-// own steps never changes.
-func (w *writer) loop(ctx context.Context) error {
+// own steps never changes. It returns nil once ctx has ended and everything
+// that was sent is settled.
+func (w *writer) loop(ctx context.Context) (err error) {
 	tick := time.NewTicker(housekeep)
 	defer tick.Stop()
-	var confirmed *batch
-	cur, err := w.await(ctx, tick)
-	for cur != nil {
-		acked := w.send(ctx, cur)
-		if confirmed != nil {
+	var confirmed, cur, next *batch
+	defer func() {
+		// Whatever ended the loop, nobody is left without an answer.
+		w.drop(confirmed)
+		w.drop(cur)
+		w.drop(next)
+	}()
+	for {
+		if cur == nil {
 			if err := w.finish(confirmed); err != nil {
 				return err
 			}
-			confirmed = nil
+			if cur, err = w.await(ctx, tick); cur == nil {
+				return err
+			}
 		}
-		next, err := w.tryBuild()
+		acked := w.send(ctx, cur)
+		err := w.finish(confirmed)
+		if err == nil && ctx.Err() == nil {
+			next, err = w.tryBuild()
+		}
+		outcome := <-acked
 		if err != nil {
 			return err
 		}
-		switch serr := w.settle(ctx, cur, <-acked); {
-		case errors.Is(serr, errForeign):
+		err = w.settle(ctx, cur, outcome)
+		if errors.Is(err, errForeign) {
 			w.drop(next)
-			next = nil
+			next, err = nil, nil
 			w.tip = w.head
-		case serr != nil:
-			w.drop(cur)
-			w.drop(next)
-			return serr
-		default:
-			confirmed = cur
 		}
-		if cur = next; cur != nil {
-			continue
-		}
-		if confirmed != nil {
-			if err := w.finish(confirmed); err != nil {
-				return err
-			}
-			confirmed = nil
-		}
-		if cur, err = w.await(ctx, tick); err != nil {
+		if err != nil {
 			return err
 		}
+		confirmed, cur, next = cur, next, nil
 	}
-	return err
 }
 
 // await waits until there is something to append; nil once ctx has ended.
 func (w *writer) await(ctx context.Context, tick *time.Ticker) (*batch, error) {
-	for {
+	for ctx.Err() == nil {
 		b, err := w.tryBuild()
 		if b != nil || err != nil {
 			return b, err
 		}
+		if w.l.queues.waiting() > 0 {
+			continue // what was looked at needed no record
+		}
 		select {
 		case <-ctx.Done():
-			return nil, nil
 		case <-w.l.queues.wake:
 		case <-tick.C:
 		}
 	}
+	return nil, nil
 }
 
 // send appends in the background. The append is not cut short by a stop: its
@@ -168,11 +179,8 @@ func (w *writer) build() *batch {
 	if waiting := w.l.queues.waiting() + len(w.ownQueue); waiting < singlesBelow {
 		limit = 1
 	}
-	for len(w.ownQueue) > 0 && len(b.msgs) < limit {
-		w.chainOwn(b, w.ownQueue[0], nil)
-		w.ownQueue = w.ownQueue[1:]
-	}
-	for len(b.msgs) < limit && b.bytes < maxBatchBytes {
+	w.buildOwn(b, limit)
+	for taken := 0; taken < maxTaken && len(b.msgs) < limit && b.bytes < maxBatchBytes; taken++ {
 		r, i, ok := w.l.queues.take()
 		if !ok {
 			break
@@ -182,14 +190,38 @@ func (w *writer) build() *batch {
 	return b
 }
 
+// quiet says that not even the logger's own events are written at present.
+func (w *writer) quiet() bool { return len(w.foreign) > 0 || w.room == roomForNone }
+
+// buildOwn chains the logger's own events; logger.started is the first.
+func (w *writer) buildOwn(b *batch, limit int) {
+	if w.quiet() {
+		return
+	}
+	if !w.started {
+		own, err := w.encode(&events.LoggerStarted{
+			Context: ownContext(), BootID: w.l.cfg.Clock.BootID(),
+			HeadSeq: uint64(w.tip.seq), HeadLeaf: w.tip.leaf.String(), Software: w.l.cfg.Software,
+		})
+		if err != nil {
+			w.l.cfg.Log.Error().Err(err).Msg("encode logger.started")
+		} else {
+			w.chain(b, Principal, Namespace, own.typ, own.raw).starts = true
+		}
+		w.started = true
+	}
+	for len(w.ownQueue) > 0 && len(b.msgs) < limit {
+		own := w.ownQueue[0]
+		w.ownQueue = w.ownQueue[1:]
+		w.chain(b, Principal, Namespace, own.typ, own.raw).own = own
+	}
+}
+
 // take decides about one event: refused, seen before, or chained.
 func (w *writer) take(b *batch, r *request, i int) {
 	it := &r.items[i]
 	if why := w.closed(r.source, it); why != nil {
-		if r.reply == nil {
-			w.l.queues.count(r.source, why.Code, 1, int64(len(it.raw)))
-		}
-		r.answer(i, why.encode())
+		w.l.queues.refuseItem(r, i, why.Code, why.encode())
 		return
 	}
 	if it.refused != nil {
@@ -205,7 +237,9 @@ func (w *writer) take(b *batch, r *request, i int) {
 	if !known {
 		e, indexed, err := w.l.index.lookup(key)
 		if err != nil {
-			r.answer(i, unavailable("the logger's index failed").encode())
+			w.l.cfg.Log.Error().Err(err).Msg("look up event id")
+			why := unavailable("the logger's index failed")
+			w.l.queues.refuseItem(r, i, why.Code, why.encode())
 			return
 		}
 		if indexed && e.hash == it.hash {
@@ -232,7 +266,7 @@ func (w *writer) closed(s *Source, it *item) *refusal {
 	switch {
 	case len(w.foreign) > 0 && (it.refused != nil || w.acknowledges(s.id, it.raw) == 0):
 		return unavailable("somebody else wrote to the ledger; it waits for the operator's acknowledgement")
-	case w.room == roomForNone, w.room == roomForClosing && s.principal.Role != "resolver" && s.principal.Role != "operator":
+	case w.room == roomForNone, w.room == roomForClosing && s.principal.Role != principal.Resolver && s.principal.Role != principal.Operator:
 		return unavailable("the ledger's disk is nearly full")
 	}
 	return nil
@@ -263,31 +297,28 @@ func (w *writer) chain(b *batch, who, namespace, typ string, event []byte) *writ
 
 // own queues an event of the logger itself.
 func (w *writer) own(p events.Payload) {
-	raw, err := w.encode(p)
+	own, err := w.encode(p)
 	if err != nil {
 		w.l.cfg.Log.Error().Err(err).Str("type", p.Type()).Msg("encode own event")
 		return
 	}
-	w.ownQueue = append(w.ownQueue, raw)
+	w.ownQueue = append(w.ownQueue, own)
 }
 
-func (w *writer) encode(p events.Payload) ([]byte, error) {
+// encode makes an event of the logger's, which obeys the schemas like any other.
+func (w *writer) encode(p events.Payload) (ownEvent, error) {
 	ev, err := w.l.maker.New(p)
 	if err != nil {
-		return nil, err
+		return ownEvent{}, err
 	}
-	return events.Encode(ev)
-}
-
-func (w *writer) chainOwn(b *batch, raw []byte, answer []byte) *written {
-	checked, fault := schema.Check(raw)
-	if fault != nil {
-		// The logger's events obey the same schemas; a test proves it.
-		w.l.cfg.Log.Error().Err(fault).Msg("own event is not valid")
+	raw, err := events.Encode(ev)
+	if err != nil {
+		return ownEvent{}, err
 	}
-	rec := w.chain(b, Principal, Namespace, checked.Type, raw)
-	rec.answer = answer
-	return rec
+	if _, fault := schema.Check(raw); fault != nil {
+		return ownEvent{}, fault
+	}
+	return ownEvent{p.Type(), raw}, nil
 }
 
 // reject records a refusal and answers once the record is durable. Past the
@@ -297,57 +328,65 @@ func (w *writer) reject(b *batch, r *request, i int, why *refusal) {
 	q := &w.l.queues
 	q.noteRejected(why.Code)
 	answer := why.encode()
-	if !q.allow(r.source, w.l.cfg.Clock.Monotonic()) {
+	own, ok := ownEvent{}, q.allow(r.source, w.l.cfg.Clock.Monotonic())
+	if ok {
+		own, ok = w.rejection(r.source.id, it, why)
+	}
+	if !ok {
 		q.count(r.source, why.Code, 1, int64(len(it.raw)))
 		r.answer(i, answer)
 		return
 	}
-	p := &events.IntakeRejected{
-		Context: ownContext(), Principal: r.source.id, Code: string(why.Code),
-		Size: int64(len(it.raw)), Count: 1,
-	}
-	mac := hmac.New(sha256.New, w.l.keys.hmac)
-	mac.Write(it.raw)
-	sum := hex.EncodeToString(mac.Sum(nil))
-	p.HMAC = &sum
-	if why.Pointer != "" {
-		p.Pointer = &why.Pointer
-	}
-	if it.checked.IDString != "" {
-		p.EventID = &it.checked.IDString
-	}
-	raw, err := w.encode(p)
-	if err == nil {
-		if _, fault := schema.Check(raw); fault != nil && p.Pointer != nil {
-			p.Pointer = nil // a pointer made of hostile names may be too long
-			raw, err = w.encode(p)
-		}
-	}
-	if err != nil {
-		w.l.cfg.Log.Error().Err(err).Msg("encode intake.rejected")
-		r.answer(i, answer)
-		return
-	}
-	rec := w.chainOwn(b, raw, answer)
+	rec := w.chain(b, Principal, Namespace, own.typ, own.raw)
+	rec.answer = answer
 	rec.waiters = []waiter{{r, i}}
 	if w.l.cfg.Quarantine != nil {
 		w.l.cfg.Quarantine(r.source.id, it.raw)
 	}
 }
 
-// finish makes a confirmed batch visible: index, then receipts.
+// rejection is the intake.rejected of one item.
+func (w *writer) rejection(who string, it *item, why *refusal) (own ownEvent, ok bool) {
+	mac := hmac.New(sha256.New, w.l.keys.hmac)
+	mac.Write(it.raw)
+	sum := hex.EncodeToString(mac.Sum(nil))
+	p := &events.IntakeRejected{
+		Context: ownContext(), Principal: who, Code: string(why.Code),
+		HMAC: &sum, Size: int64(len(it.raw)), Count: 1,
+	}
+	if why.Pointer != "" {
+		p.Pointer = &why.Pointer
+	}
+	if it.checked.IDString != "" {
+		p.EventID = &it.checked.IDString
+	}
+	own, err := w.encode(p)
+	if err != nil && p.Pointer != nil {
+		p.Pointer = nil // made of hostile names
+		own, err = w.encode(p)
+	}
+	if err != nil {
+		w.l.cfg.Log.Error().Err(err).Msg("encode intake.rejected")
+	}
+	return own, err == nil
+}
+
+// finish makes a confirmed batch visible: index, then receipts. Done once, it
+// does nothing more.
 func (w *writer) finish(b *batch) error {
-	if len(b.records) == 0 {
+	if b == nil || len(b.records) == 0 {
 		return nil
 	}
 	kb := w.l.index.db.NewBatch()
 	defer kb.Close()
+	acked := false
 	for _, rec := range b.records {
 		w.tree.Append(rec.entry.leaf)
 		if rec.keyed {
 			putEntry(kb, rec.key, rec.entry)
 		}
 		if rec.acks != 0 {
+			acked = true
 			delete(w.foreign, rec.acks)
 			kb.Delete(foreignKey(rec.acks))
 		}
@@ -357,12 +396,16 @@ func (w *writer) finish(b *batch) error {
 	if err := w.commit(kb); err != nil {
 		return err
 	}
+	if acked {
+		w.rest()
+	}
 	for _, rec := range b.records {
 		if rec.keyed {
 			delete(w.pending, rec.key)
 		}
 		rec.reply()
 	}
+	b.records = nil
 	return nil
 }
 
@@ -379,11 +422,19 @@ func (w *writer) commit(kb *kv.Batch) error {
 func (w *writer) publish() {
 	l := w.l
 	l.mu.Lock()
-	l.snap = snapshot{tree: w.tree.Clone(), head: w.head}
-	resumed := l.state == ForeignIn && len(w.foreign) == 0
-	l.mu.Unlock()
-	if resumed {
-		l.setState(Serving, "")
+	defer l.mu.Unlock()
+	l.snap = snapshot{tree: w.tree.Clone(), head: w.head, foreign: len(w.foreign) > 0}
+}
+
+// rest sets the state that holds between appends.
+func (w *writer) rest() {
+	switch {
+	case len(w.foreign) > 0:
+		w.l.setState(ForeignIn, w.foreignDetail())
+	case w.room != roomForAll:
+		w.l.setState(LowDisk, fmt.Sprintf("%d bytes free, the mark is %d", w.free, w.l.cfg.LowWater))
+	default:
+		w.l.setState(Serving, "")
 	}
 }
 
@@ -397,20 +448,29 @@ func (rec *written) reply() {
 	}
 }
 
-// drop answers what was built but will not be appended by this logger.
+// drop answers what was built but will not be appended by this logger, and
+// keeps the logger's own events for another batch. After finish it does nothing.
 func (w *writer) drop(b *batch) {
 	if b == nil {
 		return
 	}
-	body := unavailable("the logger could not append; publish the same event again").encode()
+	why := unavailable("the logger could not append; publish the same event again")
+	body := why.encode()
 	for _, rec := range b.records {
 		if rec.keyed {
 			delete(w.pending, rec.key)
 		}
+		switch {
+		case rec.own.raw != nil:
+			w.ownQueue = append(w.ownQueue, rec.own)
+		case rec.starts:
+			w.started = false
+		}
 		for _, wt := range rec.waiters {
-			wt.r.answer(wt.i, body)
+			w.l.queues.refuseItem(wt.r, wt.i, why.Code, body)
 		}
 	}
+	b.records = nil
 }
 
 // receipt is the ack: this event is fsynced and chained at this position.
@@ -435,13 +495,37 @@ func (w *writer) housekeeping() {
 	}
 	w.kept = now
 	w.checkRoom()
-	if len(w.foreign) > 0 {
+	if w.quiet() {
 		return
 	}
 	w.watchClock()
-	w.l.queues.drainCounts(func(who string, code schema.Code, c count) {
-		w.own(&events.IntakeRejected{Context: ownContext(), Principal: who, Code: string(code), Size: c.bytes, Count: c.events})
+	w.recordCounts()
+}
+
+func (w *writer) recordCounts() {
+	w.l.queues.drainCounts(func(k countKey, c count) {
+		w.own(&events.IntakeRejected{Context: ownContext(), Principal: k.principal, Code: string(k.code), Size: c.bytes, Count: c.events})
 	})
+}
+
+// farewell writes down what was counted since the last housekeeping. The
+// queues are empty and take nothing more.
+func (w *writer) farewell() error {
+	w.recordCounts()
+	ctx, cancel := context.WithTimeout(context.Background(), farewellTimeout)
+	defer cancel()
+	for len(w.ownQueue) > 0 && !w.quiet() {
+		b := w.build()
+		err := w.settle(ctx, b, <-w.send(ctx, b))
+		if err == nil {
+			err = w.finish(b)
+		}
+		if err != nil {
+			w.drop(b)
+			return fmt.Errorf("record what was counted: %w", err)
+		}
+	}
+	return nil
 }
 
 func (w *writer) checkRoom() {
@@ -449,11 +533,13 @@ func (w *writer) checkRoom() {
 		return
 	}
 	free, err := w.l.cfg.FreeBytes()
-	before := w.room
-	switch {
-	case err != nil:
+	if err != nil {
 		w.l.cfg.Log.Error().Err(err).Msg("free disk space")
 		return
+	}
+	before := w.room
+	w.free = free
+	switch {
 	case free < w.l.cfg.LowWater/2:
 		w.room = roomForNone
 	case free < w.l.cfg.LowWater:
@@ -461,12 +547,7 @@ func (w *writer) checkRoom() {
 	default:
 		w.room = roomForAll
 	}
-	if w.room == before || len(w.foreign) > 0 {
-		return
-	}
-	if w.room == roomForAll {
-		w.l.setState(Serving, "")
-	} else {
-		w.l.setState(LowDisk, fmt.Sprintf("%d bytes free, the mark is %d", free, w.l.cfg.LowWater))
+	if w.room != before {
+		w.rest()
 	}
 }

@@ -14,10 +14,12 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -66,7 +68,7 @@ type Stream struct {
 	js       jetstream.JetStream
 	api      string // prefix of the JetStream API
 	timeout  time.Duration
-	maxBatch int
+	maxBatch atomic.Int64 // lowered by Append while others ask
 }
 
 // Config says how to reach the stream.
@@ -83,13 +85,11 @@ type Config struct {
 
 // New uses nc, which must belong to an account that may use the stream.
 func New(nc *nats.Conn, cfg Config) (*Stream, error) {
-	s := &Stream{nc: nc, api: "$JS.API", timeout: cfg.Timeout, maxBatch: cfg.MaxBatch}
+	s := &Stream{nc: nc, api: "$JS.API", timeout: cfg.Timeout}
 	if s.timeout == 0 {
 		s.timeout = 5 * time.Second
 	}
-	if s.maxBatch == 0 {
-		s.maxBatch = DefaultMaxBatch
-	}
+	s.maxBatch.Store(int64(cmp.Or(cfg.MaxBatch, DefaultMaxBatch)))
 	var err error
 	if cfg.APIPrefix == "" {
 		s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(s.timeout))
@@ -104,14 +104,14 @@ func New(nc *nats.Conn, cfg Config) (*Stream, error) {
 }
 
 // MaxBatch is the largest batch known to be allowed.
-func (s *Stream) MaxBatch() int { return s.maxBatch }
+func (s *Stream) MaxBatch() int { return int(s.maxBatch.Load()) }
 
 // Append stores msgs at first and after, as one atomic batch, or several if the
 // broker's limit is lower than len(msgs). Only one Append may be under way.
 // Errors wrap ErrWrongSequence or ErrUndecided.
 func (s *Stream) Append(ctx context.Context, first ledger.Seq, msgs []Message) error {
 	for len(msgs) > 0 {
-		n := min(len(msgs), s.maxBatch)
+		n := min(len(msgs), s.MaxBatch())
 		var err error
 		if n == 1 {
 			err = s.appendOne(ctx, first, msgs[0])
@@ -119,7 +119,7 @@ func (s *Stream) Append(ctx context.Context, first ledger.Seq, msgs []Message) e
 			err = s.appendBatch(ctx, first, msgs[:n])
 		}
 		if errors.Is(err, jetstreamext.ErrBatchPublishExceedsLimit) && n > 1 {
-			s.maxBatch = max(1, n/2)
+			s.maxBatch.Store(int64(n / 2))
 			continue
 		}
 		if err != nil {

@@ -120,7 +120,6 @@ func TestIngressRefuses(t *testing.T) {
 	m.Data = []byte(good)
 	m.Header.Set(jetstream.MsgIDHeader, "occupied")
 	m.Header.Set("Nats-Expected-Last-Sequence", "99")
-	m.Reply = "$JS.API.STREAM.DELETE." + StreamName
 	if err := nc.PublishMsg(m); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,9 @@ func (d Dir) Run() string          { return d.join("run") }
 func (d Dir) Socket() string       { return d.join("run", "assay.sock") }
 func (d Dir) Logger() logger.Files { return logger.Files(d.join("logger")) }
 
+// service is the socket of a service that runs alone.
+func (d Dir) service(name string) string { return d.join("run", name+".sock") }
+
 // DefaultDir is $XDG_STATE_HOME/assay, or its default below the home directory.
 func DefaultDir() (string, error) {
 	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {

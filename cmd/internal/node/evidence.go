@@ -63,12 +63,19 @@ func OpenEvidence(ctx context.Context, c EvidenceConfig) (Evidence, error) {
 	if err := c.Dir.Check(); err != nil {
 		return nil, err
 	}
-	if hub, err := LocalHub(c.Dir); err == nil {
-		if e, err := openStream(hub, "the running service of "+string(c.Dir), nil); err == nil {
+	hub, err := LocalHub(c.Dir)
+	if err == nil {
+		var e Evidence
+		if e, err = openStream(hub, "the running service of "+string(c.Dir), nil); err == nil {
 			return e, nil
 		}
 	}
-	return openCopy(ctx, c)
+	e, cerr := openCopy(ctx, c)
+	if errors.Is(cerr, broker.ErrLocked) {
+		// A store that is written to while it is copied would look damaged.
+		return nil, fmt.Errorf("a broker runs on %s but cannot be read from: %w", c.Dir, err)
+	}
+	return e, cerr
 }
 
 type streamEvidence struct {
@@ -106,10 +113,11 @@ func openCopy(ctx context.Context, c EvidenceConfig) (Evidence, error) {
 		return nil, err
 	}
 	remove := func() error { return os.RemoveAll(scratch) }
-	if err := copyStore(ctx, c, scratch); err != nil {
+	if err := c.Dir.whileIdle(func() error { return copyStore(ctx, c, scratch) }); err != nil {
 		return nil, errors.Join(err, remove())
 	}
-	b, err := broker.Start(broker.Config{Dir: scratch, Log: c.Log})
+	// What the broker mends in the copy is no news: the audit says what it finds.
+	b, err := broker.Start(broker.Config{Dir: scratch, Log: c.Log.Level(max(c.Log.GetLevel(), zerolog.ErrorLevel))})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve a copy of the store: %w", err), remove())
 	}

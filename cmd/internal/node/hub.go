@@ -4,9 +4,12 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"assay/internal/principal"
 	"assay/ledger/broker"
@@ -18,6 +21,11 @@ type Hub struct {
 	creds    string
 	embedded *broker.Broker // nil when the broker is elsewhere
 	url      string
+	// Monitor is the monitoring address of an external broker, "" if it has none.
+	Monitor string
+	// local is the directory of a broker that another process of assay runs on
+	// this host, "" for any other.
+	local Dir
 }
 
 // EmbeddedHub uses a broker of this process.
@@ -32,9 +40,53 @@ func RemoteHub(url, credsDir string) *Hub { return &Hub{creds: credsDir, url: ur
 func LocalHub(dir Dir) (*Hub, error) {
 	url, err := broker.ReadURL(string(dir))
 	if err != nil {
-		return nil, fmt.Errorf("no broker runs on %s: %w", dir, err)
+		return nil, fmt.Errorf("%w (%w)", ErrNoBroker, err)
 	}
-	return RemoteHub(url, dir.Creds()), nil
+	h := RemoteHub(url, dir.Creds())
+	h.local = dir
+	return h, nil
+}
+
+// ErrUnsafeBroker means that the broker would lose or change what it acked.
+var ErrUnsafeBroker = errors.New("the broker is not fit for a ledger")
+
+// CheckBroker holds the broker's settings against what an ack promises: the
+// streams' own over nc, and that it fsyncs before it acks. An external broker
+// without a monitoring address does not tell; the mode is then unknown.
+func (h *Hub) CheckBroker(ctx context.Context, nc *nats.Conn) (broker.SyncMode, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return broker.SyncUnknown, err
+	}
+	deviations, err := broker.CheckStreams(ctx, js, broker.LedgerStream, broker.QuarantineStream)
+	if err != nil {
+		return broker.SyncUnknown, err
+	}
+	var errs []error
+	for _, d := range deviations {
+		errs = append(errs, fmt.Errorf("%w: %s", ErrUnsafeBroker, d))
+	}
+	mode, err := h.syncMode(ctx)
+	if err != nil {
+		return mode, err
+	}
+	if mode == broker.SyncInterval {
+		errs = append(errs, fmt.Errorf("%w: it acks up to minutes before it fsyncs; set jetstream { sync_interval: always }", ErrUnsafeBroker))
+	}
+	return mode, errors.Join(errs...)
+}
+
+func (h *Hub) syncMode(ctx context.Context) (broker.SyncMode, error) {
+	if h.embedded != nil {
+		return h.embedded.SyncMode(), nil
+	}
+	if h.local != "" {
+		var st Status
+		if err := Ask(ctx, h.local.service("broker"), "GET", "/status", nil, &st); err == nil && st.Sync != "" {
+			return st.Sync, nil
+		}
+	}
+	return broker.ExternalSyncMode(ctx, h.Monitor)
 }
 
 // URL is the broker's address.
@@ -62,12 +114,18 @@ func (h *Hub) dial(user string, inProcess bool, opts []nats.Option) (*nats.Conn,
 
 // DialAs connects with a credential from elsewhere.
 func (h *Hub) DialAs(c principal.Credential, inProcess bool, opts ...nats.Option) (*nats.Conn, error) {
+	if h.local != "" {
+		opts = append([]nats.Option{nats.SetCustomDialer(localDialer{h.local})}, opts...)
+	}
 	var nc *nats.Conn
 	var err error
 	if inProcess && h.embedded != nil {
 		nc, err = h.embedded.Connect(c, opts...)
 	} else {
 		nc, err = broker.Dial(h.url, c, opts...)
+	}
+	if h.local != "" && errors.Is(err, nats.ErrNoServers) {
+		return nil, fmt.Errorf("%w (nothing answers at %s, which run/nats.url names; a broker that was killed leaves it behind)", ErrNoBroker, h.url)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to the broker at %s as %s: %w", h.url, c.User, err)

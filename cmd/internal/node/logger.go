@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"assay/internal/principal"
+	"assay/ledger/broker"
 	"assay/ledger/logger"
 	"assay/ledger/stream"
 )
@@ -20,6 +21,7 @@ const QuarantineSubject = "quarantine."
 type Logger struct {
 	*logger.Logger
 	dir    Dir
+	sync   broker.SyncMode
 	store  *nats.Conn
 	intake *logger.Intake
 	done   chan struct{}
@@ -37,6 +39,14 @@ func StartLogger(ctx context.Context, dir Dir, hub *Hub, local bool, software st
 	if err != nil {
 		return nil, err
 	}
+	sync, err := hub.CheckBroker(ctx, store)
+	if err != nil {
+		store.Close()
+		return nil, err
+	}
+	if sync == broker.SyncUnknown {
+		log.Warn().Msg("the broker does not tell whether it fsyncs before it acks: give its monitoring address with --monitor")
+	}
 	s, err := stream.New(store, stream.Config{})
 	if err != nil {
 		store.Close()
@@ -52,7 +62,7 @@ func StartLogger(ctx context.Context, dir Dir, hub *Hub, local bool, software st
 	if local {
 		cfg.FreeBytes = dir.FreeBytes
 	}
-	l := &Logger{dir: dir, store: store, done: make(chan struct{})}
+	l := &Logger{dir: dir, sync: sync, store: store, done: make(chan struct{})}
 	if l.Logger, err = logger.Open(ctx, cfg); err != nil {
 		store.Close()
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
@@ -55,13 +56,43 @@ func StartProjector(ctx context.Context, dir Dir, hub *Hub, log zerolog.Logger) 
 	}
 	go func() {
 		defer close(p.done)
-		p.err = p.Run(ctx)
+		p.err = p.follow(ctx, log)
 		if p.err != nil {
 			// Views that stand still still answer; a halt is seen in the status.
 			<-ctx.Done()
 		}
 	}()
 	return p, nil
+}
+
+// follow runs the projector until ctx ends. A broker that is away for a while
+// does not end it; what is wrong with the ledger or the views does.
+func (p *Projector) follow(ctx context.Context, log zerolog.Logger) error {
+	for {
+		err := p.Run(ctx)
+		if err == nil || ctx.Err() != nil || lasting(err) || p.db.Err() != nil {
+			return err
+		}
+		log.Warn().Err(err).Msg("projector reads on in a second")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// lasting says whether running again would end the same way.
+func lasting(err error) bool {
+	for _, fault := range []error{
+		projector.ErrGap, projector.ErrFork, projector.ErrAhead, projector.ErrCorrupt,
+		projector.ErrPartialApply, ledger.ErrUnsupportedVersion, ledger.ErrBadFrontier,
+	} {
+		if errors.Is(err, fault) {
+			return true
+		}
+	}
+	return false
 }
 
 // Wait returns once the projector has stopped.

@@ -12,8 +12,10 @@ import (
 // ServiceConfig says which service runs alone in this process.
 type ServiceConfig struct {
 	UpConfig
-	Service        string // broker, logger, projector, resolver, ingress or sensor
-	NATS, CredsDir string // external broker; "" is the one that serves Dir
+	Service string // broker, logger, projector, resolver, ingress or sensor
+	// NATS is the external broker's address, Monitor its monitoring address and
+	// CredsDir where the credentials are; "" is the broker that serves Dir.
+	NATS, Monitor, CredsDir string
 }
 
 // Service is one service in a process of its own. It answers on
@@ -39,9 +41,9 @@ func StartService(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	err := s.start(ctx, cfg)
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, explain(err)
 	}
-	path := cfg.Dir.join("run", cfg.Service+".sock")
+	path := cfg.Dir.service(cfg.Service)
 	if cfg.Service == "projector" {
 		path = cfg.Dir.Socket()
 	}
@@ -70,7 +72,7 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 		if err != nil {
 			return err
 		}
-		s.wait, s.reload, s.status = l.Wait, l.Reload, func(st *Status) { st.Logger = l.StatusOf() }
+		s.wait, s.reload, s.status = l.Wait, l.Reload, func(st *Status) { st.Logger, st.Sync = l.StatusOf(), l.sync }
 	case "projector":
 		p, err := StartProjector(ctx, cfg.Dir, s.hub, cfg.Log)
 		if err != nil {
@@ -103,7 +105,7 @@ func (s *Service) startBroker(ctx context.Context, cfg ServiceConfig) error {
 		return err
 	}
 	s.hub = EmbeddedHub(b, cfg.Dir.Creds())
-	s.reload, s.status = b.Reload, func(st *Status) { st.Refused = b.Refusals() }
+	s.reload, s.status = b.Reload, func(st *Status) { st.Refused, st.Sync = b.Refusals(), b.SyncMode() }
 	s.wait = func() error {
 		<-ctx.Done()
 		return stopBroker(b)
@@ -118,7 +120,9 @@ func (c ServiceConfig) hub() (*Hub, error) {
 	if c.CredsDir == "" {
 		c.CredsDir = c.Dir.Creds()
 	}
-	return RemoteHub(c.NATS, c.CredsDir), nil
+	h := RemoteHub(c.NATS, c.CredsDir)
+	h.Monitor = c.Monitor
+	return h, nil
 }
 
 func (s *Service) mux() *http.ServeMux {

@@ -134,7 +134,7 @@ func answeredError(status int, body []byte) error {
 		e.Error = strings.TrimSpace(string(body))
 	}
 	if status == http.StatusNotFound {
-		return fmt.Errorf("%w: %s", ErrNotFound, e.Error)
+		return fmt.Errorf("%w: %s", ErrNotFound, strings.TrimPrefix(e.Error, ErrNotFound.Error()+": "))
 	}
 	return fmt.Errorf("the running service answered: %s", e.Error)
 }

@@ -50,7 +50,7 @@ func StartUp(ctx context.Context, cfg UpConfig) (*Up, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &Up{cfg: cfg, cancel: cancel, errs: make(chan error, 8)}
 	if err := u.start(ctx); err != nil {
-		return nil, errors.Join(err, u.Stop())
+		return nil, errors.Join(explain(err), u.Stop())
 	}
 	return u, nil
 }
@@ -138,6 +138,7 @@ func (u *Up) mux() *http.ServeMux {
 type Status struct {
 	Services  string            `json:"services"` // up, or the one service that serves alone
 	URL       string            `json:"url,omitzero"`
+	Sync      broker.SyncMode   `json:"sync,omitzero"` // when the broker fsyncs: always, interval or unknown
 	Logger    *LoggerStatus     `json:"logger,omitzero"`
 	Projector *ProjectorStatus  `json:"projector,omitzero"`
 	Telemetry *TelemetryStatus  `json:"telemetry,omitzero"`
@@ -148,7 +149,7 @@ type Status struct {
 // Status asks every service of this process.
 func (u *Up) Status() Status {
 	return Status{
-		Services: "up", URL: u.Hub.URL(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
+		Services: "up", URL: u.Hub.URL(), Sync: u.Broker.SyncMode(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
 		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Refused: u.Broker.Refusals(),
 	}
 }

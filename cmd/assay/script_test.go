@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"assay/cmd/internal/node"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"assay": func() {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		},
+	})
+}
+
+// TestScripts runs the commands as a user does: testdata/script/*.txtar.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("ASSAY_DIR", filepath.Join(e.WorkDir, "ledger"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":  exitsWith,
+			"ready": waitReady,
+			"flip":  flipFile,
+		},
+	})
+}
+
+// code N assay …: runs the command and wants the exit code.
+func exitsWith(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N command…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := err.(*exec.ExitError)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// ready: waits until `assay up` answers and, with an argument, until the
+// checkpoint and the views have reached that many records.
+func waitReady(ts *testscript.TestScript, neg bool, args []string) {
+	dir := node.Dir(ts.Getenv("ASSAY_DIR"))
+	size := uint64(2)
+	if len(args) > 0 {
+		n, err := strconv.ParseUint(args[0], 10, 64)
+		ts.Check(err)
+		size = n
+	}
+	var err error
+	for range 300 {
+		var st node.Status
+		err = node.Ask(context.Background(), dir.Socket(), "GET", "/status", nil, &st)
+		if err == nil && st.Logger.CheckpointSize >= size && uint64(st.Projector.Seq) >= size {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	ts.Fatalf("not ready: %v", err)
+}
+
+// flip FILE TEXT: changes one bit of the only place in a file that has TEXT.
+func flipFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: flip file text")
+	}
+	path := ts.MkAbs(args[0])
+	raw, err := os.ReadFile(path)
+	ts.Check(err)
+	if n := strings.Count(string(raw), args[1]); n != 1 {
+		ts.Fatalf("%q occurs %d times in %s", args[1], n, args[0])
+	}
+	raw[strings.Index(string(raw), args[1])] ^= 1
+	ts.Check(os.WriteFile(path, raw, 0o600))
+}

@@ -1,0 +1,11 @@
+// Package crash tests the assay binary from outside, as separate processes:
+// what an ack is worth when services are killed, whether the broker fsyncs
+// before it replies, what garbage does to memory, and what a second or a
+// killed service leaves to the next command. It holds tests only.
+//
+// Three environment variables make the tests longer:
+//
+//	ASSAY_CRASH_ROUNDS  rounds of kill -9; default 4, `task crash` runs 50
+//	ASSAY_CRASH_SEED    seed of the kills and the load; default from the clock
+//	ASSAY_GARBAGE_MB    garbage through emit, in MiB; default 64, `task crash` runs 1024
+package crash

@@ -1,0 +1,134 @@
+// Package rules holds the tests that keep the house in order: which room may
+// import which, and who may touch which library.
+package rules
+
+import (
+	"bytes"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// rooms maps each room to the rooms of ours that it may import. A room covers
+// the packages below it unless they have a line of their own; a package may
+// always import what is below it.
+var rooms = map[string][]string{
+	"schema":              {},
+	"schema/internal/gen": {"schema"},
+	"events":              {"schema"},
+	"events/publish":      {},
+	"ledger":              {"schema"},
+	"ledger/stream":       {"ledger"},
+	"ledger/broker":       {"ledger", "internal"},
+	"ledger/logger":       {"events", "schema", "ledger", "ledger/stream", "internal"},
+	"projector":           {"events", "ledger", "internal"},
+	"projector/view":      {"projector", "events", "ledger", "internal"},
+	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal"},
+	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
+	"resolver/criterion":  {"ledger"},
+	"resolver/telemetry":  {"resolver/criterion"},
+	"internal":            {"ledger"},
+	"cmd":                 {"*"},
+	"bench":               {"*"},
+}
+
+// libraries names those who may import a library directly.
+var libraries = map[string][]string{
+	"github.com/cockroachdb/pebble": {"internal/kv"},
+	"github.com/nats-io/nats.go": {
+		"ledger/stream", "ledger/broker", "ledger/logger", "events/publish", "resolver/telemetry", "cmd", "bench",
+	},
+	"github.com/nats-io/nats-server": {"ledger/broker", "bench"},
+	"encoding/json":                  {},
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "assay/...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	var all []pkg
+	dec := jsontext.NewDecoder(bytes.NewReader(out))
+	for dec.PeekKind() == '{' {
+		var p pkg
+		if err := json.UnmarshalDecode(dec, &p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) < 10 {
+		t.Fatalf("go list found only %d packages", len(all))
+	}
+	return all
+}
+
+// roomOf is the longest room that covers the package.
+func roomOf(path string, known func(string) bool) string {
+	for p := path; p != ""; {
+		if known(p) {
+			return p
+		}
+		i := strings.LastIndexByte(p, '/')
+		if i < 0 {
+			break
+		}
+		p = p[:i]
+	}
+	return ""
+}
+
+func isRoom(p string) bool { _, ok := rooms[p]; return ok }
+
+func covers(list []string, path string) bool {
+	return slices.ContainsFunc(list, func(r string) bool {
+		return r == "*" || path == r || strings.HasPrefix(path, r+"/")
+	})
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, p := range packages(t) {
+		path := strings.TrimPrefix(p.ImportPath, "assay/")
+		room := roomOf(path, isRoom)
+		if room == "" {
+			t.Errorf("%s stands in no room", path)
+			continue
+		}
+		for _, imp := range p.Imports {
+			ours, ok := strings.CutPrefix(imp, "assay/")
+			if !ok || strings.HasPrefix(ours, path+"/") {
+				continue
+			}
+			target := roomOf(ours, isRoom)
+			if target == room || slices.Contains(rooms[room], target) || slices.Contains(rooms[room], "*") {
+				continue
+			}
+			t.Errorf("%s imports %s: the room %s may import only %v", path, ours, room, rooms[room])
+		}
+	}
+}
+
+func TestLibrariesStayInTheirRooms(t *testing.T) {
+	for _, p := range packages(t) {
+		path := strings.TrimPrefix(p.ImportPath, "assay/")
+		for _, imp := range p.Imports {
+			for lib, users := range libraries {
+				if (imp == lib || strings.HasPrefix(imp, lib+"/")) && !covers(users, path) {
+					t.Errorf("%s imports %s, which only %v may", path, imp, users)
+				}
+			}
+		}
+	}
+}
