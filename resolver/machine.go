@@ -82,7 +82,7 @@ type predKey struct{ principal, predID string }
 // actionKey is an awaited tool call; an empty target awaits any.
 type actionKey struct{ tool, target string }
 
-// prediction is one prediction's state. Settled ones keep nothing but it.
+// prediction is one prediction's state.
 type prediction struct {
 	key        predKey
 	seq        ledger.Seq
@@ -545,7 +545,10 @@ func (m *Machine) expire(p *prediction, c cut) error {
 	return m.resolve(p, c, ev, criterion.Evaluate(p.input(ev, p.state == Evaluable)))
 }
 
-// forget leaves nothing of a settled prediction but its state.
+// settled stands for every settled prediction; nothing else is kept of one.
+var settled = &prediction{state: Settled}
+
+// forget lets go of all that a prediction held.
 func (m *Machine) forget(p *prediction) {
 	if p.state == AwaitingAction {
 		m.stopAwaiting(p)
@@ -556,5 +559,6 @@ func (m *Machine) forget(p *prediction) {
 	if p.beat != nil {
 		p.src.unwatch(p, p.beat)
 	}
-	*p = prediction{key: p.key, seq: p.seq, state: Settled}
+	m.preds[p.key] = settled
+	*p = prediction{seq: p.seq, state: Settled} // queues may still point at it
 }

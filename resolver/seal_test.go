@@ -130,6 +130,9 @@ func (m *memory) Checkpointed(context.Context) (ledger.Seq, error) {
 }
 
 func (m *memory) Read(_ context.Context, from, to ledger.Seq, fn func(ledger.Seq, []byte) error) error {
+	m.mu.Lock()
+	to = min(to, ledger.Seq(len(m.book.bodies)))
+	m.mu.Unlock()
 	for seq := from; seq <= to; seq++ {
 		m.mu.Lock()
 		body := m.book.bodies[seq-1]
@@ -487,6 +490,7 @@ func TestServiceStops(t *testing.T) {
 		"a flipped byte":       {func(m *memory) { m.book.bodies[0] = bytes.Replace(m.book.bodies[0], []byte(`"x"`), []byte(`"y"`), 1) }, ErrBroken},
 		"a record that is not": {func(m *memory) { m.book.bodies[1] = []byte("x") }, ErrBroken},
 		"a missing record":     {func(m *memory) { m.book.bodies = slices.Delete(m.book.bodies, 1, 2); m.signed-- }, ErrBroken},
+		"a lost tail":          {func(m *memory) { m.book.bodies = m.book.bodies[:1] }, ErrBroken},
 		"a missing segment":    {func(m *memory) {}, blob.ErrNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {

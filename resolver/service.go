@@ -190,6 +190,9 @@ func (s *Service) Advance(ctx context.Context) (caughtUp bool, err error) {
 		if err = s.cfg.Ledger.Read(ctx, from, to, s.scan); err == nil {
 			err = s.cfg.Ledger.Read(ctx, from, to, func(seq ledger.Seq, body []byte) error { return s.apply(ctx, seq, body) })
 		}
+		if err == nil && s.Applied() < to {
+			return false, fmt.Errorf("%w: it ends at %d, the checkpoint at %d", ErrBroken, s.Applied(), to)
+		}
 	}
 	if p, ok := errors.AsType[permanent](err); ok {
 		return false, p.error

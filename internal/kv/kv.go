@@ -36,6 +36,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/rs/zerolog"
 )
@@ -52,8 +53,8 @@ var (
 )
 
 const (
-	memTableSize   = 32 << 20
-	defaultCache   = 64 << 20
+	memTableSize   = 16 << 20
+	defaultCache   = 32 << 20
 	closeAfterFail = 5 * time.Second
 	// flushRetryPause slows Pebble's retries of a failed flush or compaction,
 	// which it repeats without any pause of its own.
@@ -70,7 +71,7 @@ type Options struct {
 	// NoLog switches the write-ahead log off: for scratch stores that are
 	// thrown away. Commit(true) and Sync then return an error.
 	NoLog bool
-	// CacheBytes is the block cache's size; 0 means 64 MiB.
+	// CacheBytes is the block cache's size; 0 means 32 MiB.
 	CacheBytes int64
 
 	// fs replaces the file system in tests that break it.
@@ -161,7 +162,15 @@ func pebbleOptions(o Options, files *failFS) *pebble.Options {
 			},
 		},
 	}
+	if o.NoLog {
+		// A scratch store is written once and read once: it is not worth
+		// compacting or compressing.
+		p.L0CompactionThreshold, p.L0StopWritesThreshold = 16, 64
+	}
 	for i := range p.Levels {
+		if o.NoLog {
+			p.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+		}
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 		p.Levels[i].FilterType = pebble.TableFilter
 	}

@@ -398,7 +398,7 @@ func TestUUIDsDoNotCollideAcrossPrincipals(t *testing.T) {
 	}
 }
 
-func mustTool(t testing.TB) []byte {
+func mustTool(t tb) []byte {
 	t.Helper()
 	ev, err := events.Maker{Source: "urn:test"}.New(&events.ToolCalled{ToolCallID: "c1", Tool: "restart", Status: "ok"})
 	if err != nil {

@@ -15,6 +15,9 @@ import (
 // keys of a batch lie together.
 type ids struct{}
 
+// idKind keeps ids, whose bytes an agent chooses, apart from other keys.
+const idKind = "i"
+
 func (ids) Name() string { return IDs }
 func (ids) Version() int { return 1 }
 
@@ -24,7 +27,7 @@ func (ids) Apply(b *projector.Batch, r *projector.Record) error {
 	if err != nil {
 		return fmt.Errorf("event id: %w", err)
 	}
-	b.Put(string(id[:])+r.Principal, binary.AppendUvarint(nil, uint64(r.Seq)))
+	b.Put(idKind+string(id[:])+r.Principal, binary.AppendUvarint(nil, uint64(r.Seq)))
 	return nil
 }
 
@@ -40,12 +43,12 @@ func FindEvent(s *projector.State, eventID string) (found []EventRef, err error)
 	if err != nil {
 		return nil, nil
 	}
-	err = s.ScanRaw(IDs, string(id[:]), "", func(k string, v []byte) error {
+	err = s.ScanRaw(IDs, idKind+string(id[:]), "", func(k string, v []byte) error {
 		seq, n := binary.Uvarint(v)
 		if n <= 0 {
 			return fmt.Errorf("event id index: malformed entry of %s", eventID)
 		}
-		found = append(found, EventRef{k[len(id):], ledger.Seq(seq)})
+		found = append(found, EventRef{k[len(idKind)+len(id):], ledger.Seq(seq)})
 		return nil
 	})
 	return found, err

@@ -11,7 +11,7 @@ import (
 // TestKeysAreInjective: identifiers are the agent's, and must not reach into
 // another's keys.
 func TestKeysAreInjective(t *testing.T) {
-	part := rapid.StringOfN(rapid.RuneFrom([]rune{'a', 0, 0xff}), 0, 3, -1)
+	part := rapid.StringOfN(rapid.RuneFrom([]rune{'a', 0, 1, 2}), 0, 3, -1)
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.SliceOfN(part, 1, 3).Draw(t, "a")
 		b := rapid.SliceOfN(part, 1, 3).Draw(t, "b")

@@ -73,13 +73,16 @@ func key(parts ...string) string {
 		if i > 0 {
 			b.WriteByte(0)
 		}
-		if strings.IndexByte(p, 0) >= 0 {
-			p = strings.ReplaceAll(p, "\x00", "\x00\xff")
+		if strings.ContainsAny(p, "\x00\x01") {
+			p = escaper.Replace(p)
 		}
 		b.WriteString(p)
 	}
 	return b.String()
 }
+
+// escaper keeps the separator out of the parts.
+var escaper = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02")
 
 // prefix is the start of every key that begins with the parts.
 func prefix(parts ...string) string { return key(parts...) + "\x00" }

@@ -628,6 +628,21 @@ func TestRejections(t *testing.T) {
 	})
 }
 
+// TestIDsStayApart: the bytes of an event id are the agent's to choose.
+func TestIDsStayApart(t *testing.T) {
+	l := ledgertest.New()
+	const parked = "21706172-6b65-642f-8000-000000000000" // "!parked/" in bytes
+	l.Put(piper, prod, &events.GateChosen{Action: "KNOW"}, ledgertest.ID(parked))
+	fold(t, l, func(s *projector.State) {
+		if n := must[int](t)(s.CountParked()); n != 0 {
+			t.Errorf("%d parked", n)
+		}
+		if f := must[[]view.EventRef](t)(view.FindEvent(s, parked)); len(f) != 1 || f[0].Seq != 1 || f[0].Principal != piper {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
 func TestFind(t *testing.T) {
 	l := ledgertest.New()
 	shared := l.NextID()

@@ -273,21 +273,9 @@ func (e *clauseEval) selectSamples() {
 	if !slices.IsSortedFunc(all, order) {
 		slices.SortFunc(all, order)
 	}
-	type identity struct {
-		stream string
-		seq    uint64
-	}
-	seen := make(map[identity]int, len(all))
+	all = e.dropRepeats(all)
 	for _, i := range all {
 		s := &e.in.Samples[i]
-		id := identity{s.Stream, s.Seq}
-		if first, twice := seen[id]; !twice {
-			seen[id] = i
-		} else if Compare(&e.in.Samples[first], s) == 0 {
-			continue
-		} else {
-			e.conflict = true
-		}
 		if !s.IsValid() {
 			continue
 		}
@@ -298,6 +286,47 @@ func (e *clauseEval) selectSamples() {
 			e.beats = append(e.beats, i)
 		}
 	}
+}
+
+// dropRepeats takes sorted indices and notes conflicts. Where each stream's
+// numbers rise with time, as a sensor's do, there is nothing to look for.
+func (e *clauseEval) dropRepeats(all []int) []int {
+	if e.rising(all) {
+		return all
+	}
+	type identity struct {
+		stream string
+		seq    uint64
+	}
+	seen := make(map[identity]int, len(all))
+	kept := all[:0]
+	for _, i := range all {
+		s := &e.in.Samples[i]
+		id := identity{s.Stream, s.Seq}
+		first, twice := seen[id]
+		switch {
+		case !twice:
+			seen[id] = i
+		case Compare(&e.in.Samples[first], s) == 0:
+			continue
+		default:
+			e.conflict = true
+		}
+		kept = append(kept, i)
+	}
+	return kept
+}
+
+func (e *clauseEval) rising(all []int) bool {
+	last := make(map[string]uint64)
+	for _, i := range all {
+		s := &e.in.Samples[i]
+		if seq, ok := last[s.Stream]; ok && s.Seq <= seq {
+			return false
+		}
+		last[s.Stream] = s.Seq
+	}
+	return true
 }
 
 func (e *clauseEval) isOwn(s *Sample) bool {

@@ -123,7 +123,11 @@ func (h *Host) Read() []Sample {
 		if rss > 0 {
 			add(criterion.SignalProcessRSS, p.Labels(), time.Time{}, float64(rss))
 		}
-		add(criterion.SignalProcessUp, p.Labels(), time.Time{}, map[bool]float64{true: 1}[up])
+		alive := 0.0
+		if up {
+			alive = 1
+		}
+		add(criterion.SignalProcessUp, p.Labels(), time.Time{}, alive)
 	}
 	if kills, ok := h.oomKills(); ok {
 		add(criterion.SignalOOMKill, nil, h.boot, kills)

@@ -70,11 +70,15 @@ func (e template) next() event {
 	return event{id, []byte(strings.Replace(e.raw, e.id, id, 1))}
 }
 
-// publishers are who publishes, one connection each.
+// publishers are who publishes, each over a connection of its own with several
+// events under way.
 var publishers = []struct{ principal, typ string }{
 	{"agent/piper", "gate.chosen"}, {"agent/piper", "claim.recorded"}, {"agent/piper", "prediction.recorded"},
 	{"dispatcher/main", "tool.called"}, {"detector/main", "opportunity.detected"}, {"agent/piper", "gate.chosen"},
 }
+
+// underWay is how many messages each connection has under way at a time.
+const underWay = 4
 
 func (h *house) startLoad(seed uint64) *load {
 	h.t.Helper()
@@ -83,12 +87,14 @@ func (h *house) startLoad(seed uint64) *load {
 	for i, p := range publishers {
 		client := publish.New(h.connect(strings.Replace(p.principal, "/", ".", 1)), p.principal)
 		events := mustTemplate(h.t, p.typ)
-		rng := rand.New(rand.NewPCG(seed, uint64(i)))
-		l.wg.Go(func() {
-			for ctx.Err() == nil {
-				l.publish(ctx, client, p.principal, events, rng)
-			}
-		})
+		for j := range underWay {
+			rng := rand.New(rand.NewPCG(seed, uint64(i*underWay+j)))
+			l.wg.Go(func() {
+				for ctx.Err() == nil {
+					l.publish(ctx, client, p.principal, events, rng)
+				}
+			})
+		}
 	}
 	h.t.Cleanup(func() { cancel(); l.wg.Wait() })
 	return l
@@ -198,7 +204,7 @@ func TestAckedEventsSurviveKills(t *testing.T) {
 
 	began := time.Now()
 	l := h.startLoad(seed)
-	killed := storm(l, services, rounds, rand.New(rand.NewPCG(seed, 99)))
+	killed := storm(l, services, rounds, rand.New(rand.NewPCG(seed, 1<<32)))
 	flowing := l.acks.Load() + 200
 	h.await("acks after the last kill", func() bool { return l.acks.Load() >= flowing })
 	l.end()

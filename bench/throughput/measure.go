@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+)
+
+// Targets of DESIGN.md's table.
+const (
+	appendTarget = 0.8
+	sqliteTarget = 1.0
+	verifyTarget = 0.8
+	replayTarget = 0.3
+)
+
+// measure runs the wanted rows. All but the bare sides work on one ledger,
+// which grows from round to round.
+func measure(ctx context.Context, o options, scratch string, report *Report) (err error) {
+	h, err := openHouse(ctx, scratch, "assay")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	l, err := h.startLogger(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	m := newMix()
+	if err := appendRows(ctx, o, scratch, h, l, m, report); err != nil {
+		return err
+	}
+	if o.wants("ack") {
+		bare, err := openHouse(ctx, scratch, "ack")
+		if err != nil {
+			return err
+		}
+		row, err := ackRow(ctx, o, h, bare, m)
+		if err = errors.Join(err, bare.close()); err != nil {
+			return err
+		}
+		report.Rows = append(report.Rows, row)
+	}
+	if err := l.awaitSigned(ctx); err != nil {
+		return err
+	}
+	for _, r := range []struct {
+		kind   string
+		target float64
+		note   string
+	}{
+		{"verify", verifyTarget, "links, Merkle root, checkpoints against a bare read"},
+		{"replay", replayTarget, "all views against a bare read"},
+	} {
+		if !o.wants(r.kind) {
+			continue
+		}
+		row, err := h.readRow(ctx, o, r.kind, r.target, r.note)
+		if err != nil {
+			return err
+		}
+		report.Rows = append(report.Rows, row)
+	}
+	return nil
+}
+
+// appendRows fills the ledger and, where wanted, compares each round.
+func appendRows(ctx context.Context, o options, scratch string, h *house, l *running, m *mix, report *Report) error {
+	rounds := o.rounds
+	var lite *sqlite
+	switch o.only {
+	case "ack":
+		return nil
+	case "verify", "replay":
+		rounds = 1
+	}
+	if o.wants("sqlite") {
+		var err error
+		if lite, err = buildSQLite(ctx, scratch); errors.Is(err, errNoSQLite) {
+			report.Skipped["sqlite"] = err.Error()
+		} else if err != nil {
+			return err
+		}
+	}
+	var logged, bare, rows side
+	var note string
+	for i := range rounds {
+		before := l.Status().Size
+		a, sizes, bytes, err := loggedAppend(ctx, o, h, l, m, i)
+		if err != nil {
+			return err
+		}
+		logged = append(logged, a)
+		note = fmt.Sprintf("%d-byte events, %d atomic batches of %.0f on average", bytes/a.records, len(sizes), float64(a.records)/float64(len(sizes)))
+		if !o.wants("append") && lite == nil {
+			continue
+		}
+		msgs, err := collect(ctx, h, before+1, a.records)
+		if err != nil {
+			return err
+		}
+		if o.wants("append") {
+			b, err := bareAppend(ctx, scratch, msgs, sizes)
+			if err != nil {
+				return err
+			}
+			bare = append(bare, b)
+		}
+		if lite != nil {
+			b, err := lite.insert(ctx, scratch, msgs)
+			if err != nil {
+				return err
+			}
+			rows = append(rows, b)
+		}
+	}
+	if len(bare) > 0 {
+		report.Rows = append(report.Rows, rateRow("append", logged, bare, appendTarget, note))
+	}
+	if len(rows) > 0 {
+		report.Rows = append(report.Rows, rateRow("sqlite", logged, rows, sqliteTarget, "WAL, synchronous=FULL, triggers, index, 1000 rows a transaction"))
+	}
+	return nil
+}
+
+// loggedAppend publishes one round through the logger and says how the logger
+// cut it.
+func loggedAppend(ctx context.Context, o options, h *house, l *running, m *mix, round int) (s sample, sizes []int, bytes int, err error) {
+	load, err := m.load(o.records, o.message)
+	if err != nil {
+		return s, nil, 0, err
+	}
+	l.tally.take()
+	if o.cpuProfile != "" && round == 0 {
+		f, err := os.Create(o.cpuProfile + "append.pprof")
+		if err != nil {
+			return s, nil, 0, err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return s, nil, 0, err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	s, err = load.publish(ctx, h, o.flight)
+	return s, l.tally.take(), load.bytes, err
+}

@@ -1,0 +1,667 @@
+package logger_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"pgregory.net/rapid"
+
+	"assay/events"
+	"assay/internal/principal"
+	"assay/ledger"
+	"assay/ledger/logger"
+	"assay/ledger/stream"
+)
+
+// tb is a test or one round of a property.
+type tb interface {
+	rapid.TB
+	Cleanup(func())
+}
+
+// outcome is what becomes of one append.
+type outcome int
+
+const (
+	stored     outcome = iota // stored and acked
+	unacked                   // stored, but the ack is lost
+	lost                      // not stored, and no answer
+	prefix                    // the first k are stored, and no answer (disk error)
+	late                      // no answer; lands after the next Head was read
+	misleading                // 10071 although the stream ends as expected, nothing stored
+	stranger                  // somebody else's message is stored first
+)
+
+// fault is the outcome of one append in a script.
+type fault struct {
+	outcome outcome
+	k       int           // prefix: how many
+	body    []byte        // stranger: the message
+	hold    chan struct{} // the append waits until this is closed
+	took    chan struct{} // closed when the append begins
+}
+
+// memStream is a logger.Stream in memory that fails as its script says, and
+// that notes every breach of the append's rules.
+type memStream struct {
+	max int
+
+	mu       sync.Mutex
+	bodies   [][]byte
+	script   []fault
+	landing  func()      // an append that lands after the next Head
+	failing  int         // how many reads fail from now on
+	first    int         // sequences before it are gone
+	missing  map[int]int // sequence → how often Get does not find it
+	attempts map[ledger.Seq]ledger.Hash
+	sizes    []int // of the appends
+	breaches []string
+
+	underWay atomic.Int32
+}
+
+var errLink = errors.New("connection lost")
+
+func (s *memStream) MaxBatch() int { return s.max }
+
+func (s *memStream) breach(format string, args ...any) {
+	s.breaches = append(s.breaches, fmt.Sprintf(format, args...))
+}
+
+func (s *memStream) Append(_ context.Context, first ledger.Seq, msgs []stream.Message) error {
+	if s.underWay.Add(1) != 1 {
+		s.mu.Lock()
+		s.breach("two appends at a time")
+		s.mu.Unlock()
+	}
+	defer s.underWay.Add(-1)
+	var f fault
+	s.mu.Lock()
+	if len(s.script) > 0 {
+		f, s.script = s.script[0], s.script[1:]
+	}
+	s.mu.Unlock()
+	if f.took != nil {
+		close(f.took)
+	}
+	if f.hold != nil {
+		<-f.hold
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.noteAttempt(first, msgs)
+	if f.outcome == stranger {
+		s.bodies = append(s.bodies, f.body)
+	}
+	if f.outcome == misleading || int(first) != len(s.bodies)+1 {
+		return fmt.Errorf("append at %d: %w", first, stream.ErrWrongSequence)
+	}
+	switch f.outcome {
+	case stored:
+		s.store(msgs)
+		return nil
+	case unacked:
+		s.store(msgs)
+	case prefix:
+		s.store(msgs[:min(f.k, len(msgs))])
+	case late:
+		s.landing = func() {
+			if int(first) == len(s.bodies)+1 {
+				s.store(msgs)
+			}
+		}
+	}
+	return fmt.Errorf("append at %d: %w: timeout", first, stream.ErrUndecided)
+}
+
+// noteAttempt holds an append against those before it: the bytes for a
+// position never change.
+func (s *memStream) noteAttempt(first ledger.Seq, msgs []stream.Message) {
+	s.sizes = append(s.sizes, len(msgs))
+	if len(msgs) == 0 || len(msgs) > s.max {
+		s.breach("append of %d messages, the limit is %d", len(msgs), s.max)
+	}
+	for i, m := range msgs {
+		seq, leaf := first+ledger.Seq(i), ledger.Leaf(m.Body)
+		if before, again := s.attempts[seq]; again && before != leaf {
+			s.breach("record %d was rebuilt", seq)
+		}
+		s.attempts[seq] = leaf
+		if !strings.HasPrefix(m.Subject, stream.SubjectPrefix) || len(m.Subject) == len(stream.SubjectPrefix) {
+			s.breach("record %d goes to subject %q", seq, m.Subject)
+		}
+	}
+}
+
+func (s *memStream) store(msgs []stream.Message) {
+	for _, m := range msgs {
+		s.bodies = append(s.bodies, bytes.Clone(m.Body))
+	}
+}
+
+func (s *memStream) fail() error {
+	if s.failing > 0 {
+		s.failing--
+		return errLink
+	}
+	return nil
+}
+
+func (s *memStream) Head(context.Context) (stream.Head, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fail(); err != nil {
+		return stream.Head{}, err
+	}
+	h := stream.Head{First: ledger.Seq(max(s.first, min(1, len(s.bodies)))), Last: ledger.Seq(len(s.bodies)), Deleted: len(s.missing)}
+	if s.landing != nil {
+		s.landing()
+		s.landing = nil
+	}
+	return h, nil
+}
+
+func (s *memStream) Get(_ context.Context, seq ledger.Seq) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fail(); err != nil {
+		return nil, err
+	}
+	if seq == 0 || int(seq) > len(s.bodies) || s.missing[int(seq)] > 0 {
+		return nil, fmt.Errorf("message %d: %w", seq, stream.ErrNotFound)
+	}
+	return bytes.Clone(s.bodies[seq-1]), nil
+}
+
+func (s *memStream) Read(_ context.Context, from, to ledger.Seq, fn func(ledger.Seq, []byte) error) error {
+	for seq := max(from, 1); seq <= to; seq++ {
+		s.mu.Lock()
+		if int(seq) > len(s.bodies) {
+			s.mu.Unlock()
+			return nil
+		}
+		body := bytes.Clone(s.bodies[seq-1])
+		s.mu.Unlock()
+		if err := fn(seq, body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// then adds to the script.
+func (s *memStream) then(fs ...fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script = append(s.script, fs...)
+}
+
+// write stores a message that the logger did not append.
+func (s *memStream) write(body []byte) ledger.Seq {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bodies = append(s.bodies, body)
+	return ledger.Seq(len(s.bodies))
+}
+
+func (s *memStream) truncate(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bodies = s.bodies[:n]
+}
+
+// alter changes one stored record and keeps its form.
+func (s *memStream) alter(seq int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := bytes.Index(s.bodies[seq-1], []byte(`"event":`))
+	body := bytes.Clone(s.bodies[seq-1])
+	at := i + bytes.Index(body[i:], []byte(`"time":"`)) + len(`"time":"`)
+	body[at] ^= 1
+	s.bodies[seq-1] = body
+}
+
+func (s *memStream) all() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.bodies)
+}
+
+func (s *memStream) len() int { return len(s.all()) }
+
+// forget lets positions be written anew: after a restart or a stranger.
+func (s *memStream) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.attempts)
+	s.script, s.landing = nil, nil
+}
+
+// linked is the record that another logger would append next.
+func (s *memStream) linked(t tb) []byte {
+	bodies := s.all()
+	h := ledger.Header{
+		Seq: ledger.Seq(len(bodies) + 1), Prev: ledger.Leaf(bodies[len(bodies)-1]),
+		RecordedAt: time.Date(2026, 10, 3, 13, 0, 0, 0, time.UTC), Principal: "logger/main", Namespace: "production",
+	}
+	return ledger.AppendRecord(nil, h, gate(t))
+}
+
+// clock is a clock that stands until it is moved.
+type clock struct {
+	mu   sync.Mutex
+	wall time.Time
+	mono time.Duration
+}
+
+func (c *clock) Wall() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wall
+}
+
+func (c *clock) Monotonic() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mono
+}
+
+func (c *clock) BootID() string { return "boot-1" }
+
+// pass lets time pass.
+func (c *clock) pass(d time.Duration) { c.move(d, 0) }
+
+// move lets time pass and steps the wall clock on top.
+func (c *clock) move(passed, step time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wall, c.mono = c.wall.Add(passed+step), c.mono+passed
+}
+
+// house is a ledger on a memStream.
+type house struct {
+	t     tb
+	s     *memStream
+	clock *clock
+	cfg   logger.Config
+	free  atomic.Uint64
+}
+
+const recoveryHash = "0000000000000000000000000000000000000000000000000000000000000000"
+
+func newHouse(t testing.TB) *house { return houseIn(t, t.TempDir()) }
+
+func houseIn(t tb, dir string) *house {
+	t.Helper()
+	h := emptyHouse(t, dir)
+	if err := logger.Genesis(context.Background(), h.cfg, recoveryHash); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// emptyHouse has keys and no ledger yet.
+func emptyHouse(t tb, dir string) *house {
+	t.Helper()
+	h := &house{
+		t:     t,
+		s:     &memStream{max: 5000, attempts: map[ledger.Seq]ledger.Hash{}},
+		clock: &clock{wall: time.Date(2026, 10, 3, 12, 0, 0, 0, time.UTC), mono: time.Hour},
+	}
+	h.free.Store(1 << 40)
+	h.cfg = logger.Config{
+		Dir: filepath.Join(dir, "logger"), Stream: h.s, Clock: h.clock, Software: "test",
+		FreeBytes: func() (uint64, error) { return h.free.Load(), nil },
+	}
+	if _, err := logger.CreateKeys(h.files(), "example.com/log"); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *house) files() logger.Files { return logger.Files(h.cfg.Dir) }
+func (h *house) indexDir() string    { return filepath.Join(h.cfg.Dir, "index") }
+
+// session is a running logger.
+type session struct {
+	h       *house
+	l       *logger.Logger
+	cancel  context.CancelFunc
+	ended   chan error
+	sources map[principal.Role]*logger.Source
+	once    sync.Once
+	err     error
+}
+
+func (h *house) open() (*logger.Logger, error) {
+	return h.openWithin(20 * time.Second)
+}
+
+func (h *house) openWithin(d time.Duration) (*logger.Logger, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return logger.Open(ctx, h.cfg)
+}
+
+// refuses opens the logger and wants the error.
+func (h *house) refuses(want error) error {
+	h.t.Helper()
+	l, err := h.open()
+	if err == nil {
+		l.Close()
+	}
+	if !errors.Is(err, want) {
+		h.t.Fatalf("open: %v, want %v", err, want)
+	}
+	return err
+}
+
+func (h *house) start() *session {
+	h.t.Helper()
+	l, err := h.open()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return h.run(l)
+}
+
+func (h *house) run(l *logger.Logger) *session {
+	s := &session{h: h, l: l, ended: make(chan error, 1), sources: map[principal.Role]*logger.Source{}}
+	for _, p := range principal.Defaults() {
+		s.sources[p.Role] = l.AddSource(p)
+	}
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
+	go func() { s.ended <- l.Run(ctx) }()
+	h.t.Cleanup(func() { s.end() })
+	return s
+}
+
+// end stops the logger and returns what Run and Close said.
+func (s *session) end() error {
+	s.once.Do(func() {
+		s.cancel()
+		s.err = errors.Join(s.wait(), s.l.Close())
+	})
+	return s.err
+}
+
+// wait returns Run's result, once it has ended.
+func (s *session) wait() error {
+	select {
+	case err := <-s.ended:
+		s.ended <- err
+		return err
+	case <-time.After(30 * time.Second):
+		return errors.New("the logger does not stop")
+	}
+}
+
+// stop ends the session, which must have gone well.
+func (s *session) stop() {
+	s.h.t.Helper()
+	if err := s.end(); err != nil {
+		s.h.t.Fatal(err)
+	}
+}
+
+// promise is a reply to come.
+type promise struct {
+	t    tb
+	body chan []byte
+	n    atomic.Int32
+}
+
+func (s *session) submit(role principal.Role, raw []byte) *promise {
+	p := &promise{t: s.h.t, body: make(chan []byte, 8)}
+	s.sources[role].Submit(raw, p.reply)
+	return p
+}
+
+func (p *promise) reply(body []byte) {
+	if p.n.Add(1) > 1 {
+		p.t.Errorf("answered %d times: %s", p.n.Load(), body)
+	}
+	p.body <- body
+}
+
+func (p *promise) raw() []byte {
+	p.t.Helper()
+	select {
+	case body := <-p.body:
+		p.body <- body
+		return body
+	case <-time.After(20 * time.Second):
+		p.t.Fatalf("no answer")
+		return nil
+	}
+}
+
+func (p *promise) wait() answer {
+	p.t.Helper()
+	var a answer
+	if body := p.raw(); json.Unmarshal(body, &a) != nil {
+		p.t.Fatalf("answer %s", body)
+	}
+	return a
+}
+
+// all are the answers to a JSON batch.
+func (p *promise) all(n int) []answer {
+	p.t.Helper()
+	var as []answer
+	if body := p.raw(); json.Unmarshal(body, &as) != nil || len(as) != n {
+		p.t.Fatalf("want %d answers: %.500s", n, body)
+	}
+	return as
+}
+
+func (p *promise) waits() bool { return p.n.Load() == 0 }
+
+// submitBatch sends the events as one JSON batch, so that they are queued at once.
+func (s *session) submitBatch(role principal.Role, raws [][]byte) *promise {
+	return s.submit(role, batchOf(raws))
+}
+
+func batchOf(raws [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(raws, []byte{','})...), ']')
+}
+
+func (s *session) ask(role principal.Role, raw []byte) answer {
+	s.h.t.Helper()
+	return s.submit(role, raw).wait()
+}
+
+// must is ask for an event that is taken.
+func (s *session) must(role principal.Role, raw []byte) answer {
+	s.h.t.Helper()
+	a := s.ask(role, raw)
+	if a.Error != nil {
+		s.h.t.Fatalf("%s: %+v", raw, *a.Error)
+	}
+	return a
+}
+
+// mustRefuse is ask for an event that is answered with code.
+func (s *session) mustRefuse(role principal.Role, raw []byte, code string) answer {
+	s.h.t.Helper()
+	a := s.ask(role, raw)
+	if a.code() != code {
+		s.h.t.Fatalf("%.200s: %+v, want %s", raw, a, code)
+	}
+	return a
+}
+
+// held keeps the next append waiting; it returns once that has begun.
+func (s *session) held() (release func()) {
+	s.h.t.Helper()
+	f := fault{hold: make(chan struct{}), took: make(chan struct{})}
+	s.h.s.then(f)
+	s.submit(principal.Agent, gate(s.h.t))
+	select {
+	case <-f.took:
+	case <-time.After(20 * time.Second):
+		s.h.t.Fatalf("no append")
+	}
+	return func() { close(f.hold) }
+}
+
+// await polls until ok; what it waits for happens without a time of its own.
+func await(t tb, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func (s *session) awaitState(want logger.State) {
+	s.h.t.Helper()
+	await(s.h.t, string(want), func() bool { return s.l.Status().State == want })
+}
+
+func encode(t tb, p events.Payload) []byte {
+	t.Helper()
+	ev, err := events.Maker{Source: "urn:test"}.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := events.Encode(ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func gate(t tb) []byte { return encode(t, &events.GateChosen{Action: "KNOW"}) }
+
+func gates(t tb, n int) [][]byte {
+	out := make([][]byte, n)
+	for i := range out {
+		out[i] = gate(t)
+	}
+	return out
+}
+
+func ackOf(t tb, seq ledger.Seq, sha string) []byte {
+	return encode(t, &events.ForeignAcknowledged{Seq: uint64(seq), SHA256: sha})
+}
+
+// audit holds the stream against the checkpoints on file.
+func (h *house) audit() ledger.Report {
+	h.t.Helper()
+	vkey, v, err := logger.LoadVerifier(h.files())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	cps, err := logger.LoadCheckpoints(h.files(), v)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	a := ledger.NewAuditor(ledger.Anchor{Key: vkey, Checkpoints: cps})
+	for i, b := range h.s.all() {
+		a.Add(ledger.Seq(i+1), b)
+	}
+	return a.Report()
+}
+
+// consistent audits, and holds the stream against the rules of the append.
+func (h *house) consistent() ledger.Report {
+	h.t.Helper()
+	r := h.audit()
+	if r.Verdict != ledger.Consistent {
+		h.t.Fatalf("audit: %s %s", r.Verdict, deref(r.Finding))
+	}
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	if len(h.s.breaches) > 0 {
+		h.t.Fatalf("breaches: %s", strings.Join(h.s.breaches, "; "))
+	}
+	return r
+}
+
+// fullySigned is consistent with a checkpoint over everything.
+func (h *house) fullySigned() {
+	h.t.Helper()
+	if r := h.consistent(); *r.UnsignedTail != 0 {
+		h.t.Fatalf("%d records are not signed", *r.UnsignedTail)
+	}
+}
+
+// positions are where each event's bytes are in the stream.
+func (h *house) positions() map[string][]ledger.Seq {
+	h.t.Helper()
+	out := map[string][]ledger.Seq{}
+	for i, b := range h.s.all() {
+		if r, err := ledger.ParseRecord(b); err == nil {
+			out[string(r.Event)] = append(out[string(r.Event)], ledger.Seq(i+1))
+		}
+	}
+	return out
+}
+
+// checkReceipt holds a receipt against the stream: the event is there once, at
+// that position, with that leaf and time.
+func (h *house) checkReceipt(at map[string][]ledger.Seq, raw []byte, a answer) {
+	h.t.Helper()
+	if seqs := at[string(raw)]; len(seqs) != 1 || uint64(seqs[0]) != a.Seq {
+		h.t.Fatalf("the receipt says %d, the stream has the event at %v", a.Seq, seqs)
+	}
+	body := h.s.all()[a.Seq-1]
+	r, err := ledger.ParseRecord(body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if ledger.Leaf(body).String() != a.Leaf || ledger.FormatTime(r.RecordedAt) != a.RecordedAt {
+		h.t.Fatalf("receipt %+v, record %s", a, body)
+	}
+}
+
+// own are the logger's events of one payload type, in order.
+func own[P events.Payload](h *house) []P {
+	h.t.Helper()
+	var out []P
+	for _, b := range h.s.all() {
+		r, err := ledger.ParseRecord(b)
+		if err != nil || r.Principal != logger.Principal {
+			continue
+		}
+		ev, err := events.Decode(r.Event)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if p, ok := ev.Data.(P); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// copyDir keeps a directory's state; the returned function brings it back.
+func copyDir(t tb, dir, to string) (restore func()) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.CopyFS(dir, os.DirFS(to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
