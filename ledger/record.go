@@ -27,6 +27,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -116,7 +117,7 @@ func AppendRecord(dst []byte, h Header, event []byte) []byte {
 	dst = append(dst, `,"prev":"`...)
 	dst = hex.AppendEncode(dst, h.Prev[:])
 	dst = append(dst, `","recorded_at":"`...)
-	dst = h.RecordedAt.UTC().AppendFormat(dst, timeLayout)
+	dst = AppendTime(dst, h.RecordedAt)
 	dst = append(dst, `","principal":"`...)
 	dst = append(dst, h.Principal...)
 	dst = append(dst, `","namespace":"`...)
@@ -127,7 +128,36 @@ func AppendRecord(dst []byte, h Header, event []byte) []byte {
 }
 
 // FormatTime is how recorded_at is written.
-func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
+func FormatTime(t time.Time) string { return string(AppendTime(nil, t)) }
+
+// AppendTime appends what FormatTime returns. It is written out because it runs
+// twice a record and time's own layouts cost more than hashing the record.
+func AppendTime(dst []byte, t time.Time) []byte {
+	t = t.UTC()
+	year, month, day := t.Date()
+	if year < 0 || year > 9999 {
+		return t.AppendFormat(dst, timeLayout)
+	}
+	hour, minute, second := t.Clock()
+	dst = append(dst, timeLayout...)
+	b := dst[len(dst)-len(timeLayout):]
+	putDigits(b[0:4], year)
+	putDigits(b[5:7], int(month))
+	putDigits(b[8:10], day)
+	putDigits(b[11:13], hour)
+	putDigits(b[14:16], minute)
+	putDigits(b[17:19], second)
+	putDigits(b[20:29], t.Nanosecond())
+	return dst
+}
+
+// putDigits fills b with n's decimal digits.
+func putDigits(b []byte, n int) {
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i] = byte('0' + n%10)
+		n /= 10
+	}
+}
 
 // ParseRecord reads a record body. It accepts exactly the bytes that
 // AppendRecord writes: ErrUnsupportedVersion for another version, ErrCorrupt
@@ -204,11 +234,17 @@ func (p *parser) lit(s string) {
 
 func (p *parser) uint() uint64 {
 	n := 0
+	var v uint64
 	for n < len(p.rest) && p.rest[n] >= '0' && p.rest[n] <= '9' {
+		d := uint64(p.rest[n] - '0')
+		if v > (math.MaxUint64-d)/10 {
+			p.fail("number beyond 64 bits: %.24q", p.rest)
+			return 0
+		}
+		v = 10*v + d
 		n++
 	}
-	v, err := strconv.ParseUint(string(p.rest[:n]), 10, 64)
-	if err != nil || n > 1 && p.rest[0] == '0' {
+	if n == 0 || n > 1 && p.rest[0] == '0' {
 		p.fail("not a canonical number: %q", p.rest[:n])
 		return 0
 	}
@@ -231,23 +267,61 @@ func (p *parser) hash() Hash {
 	if p.err != nil {
 		return Hash{}
 	}
-	h, err := ParseHash(string(b))
-	if err != nil {
-		p.fail("%w", err)
+	var h Hash
+	for i := range h {
+		high, low := hexDigit[b[2*i]], hexDigit[b[2*i+1]]
+		if high|low > 0xf {
+			p.fail("hash %q: want 64 lower-case hex digits", b)
+			return Hash{}
+		}
+		h[i] = high<<4 | low
 	}
 	return h
 }
+
+// hexDigit is the value of a lower-case hexadecimal digit, 0xff of another byte.
+var hexDigit = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 0xff
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		t[c] = byte(i)
+	}
+	return t
+}()
 
 func (p *parser) time() time.Time {
 	b := p.take(len(timeLayout))
 	if p.err != nil {
 		return time.Time{}
 	}
-	t, err := time.Parse(timeLayout, string(b))
-	if err != nil || t.Format(timeLayout) != string(b) {
+	t, ok := parseTime(b)
+	if !ok {
 		p.fail("recorded_at %q: want UTC with nine fractional digits", b)
 	}
 	return t
+}
+
+// parseTime reads what AppendTime writes of a year up to 9999, and nothing else.
+func parseTime(b []byte) (t time.Time, ok bool) {
+	for i, c := range []byte(timeLayout) {
+		digit := c >= '0' && c <= '9'
+		if digit && (b[i] < '0' || b[i] > '9') || !digit && b[i] != c {
+			return time.Time{}, false
+		}
+	}
+	number := func(from, to int) (n int) {
+		for _, c := range b[from:to] {
+			n = 10*n + int(c-'0')
+		}
+		return n
+	}
+	month, day := number(5, 7), number(8, 10)
+	hour, minute, second := number(11, 13), number(14, 16), number(17, 19)
+	t = time.Date(number(0, 4), time.Month(month), day, hour, minute, second, number(20, 29), time.UTC)
+	// Date carries what is out of range over into the larger units.
+	ok = month >= 1 && month <= 12 && t.Day() == day && day >= 1 && hour < 24 && minute < 60 && second < 60
+	return t, ok
 }
 
 func (p *parser) name(ok func(string) bool) string {
@@ -255,14 +329,21 @@ func (p *parser) name(ok func(string) bool) string {
 		return ""
 	}
 	n := bytes.IndexByte(p.rest, '"')
-	if n < 0 || !ok(string(p.rest[:n])) {
+	if n < 0 || n > maxName {
 		p.fail("malformed name")
 		return ""
 	}
 	s := string(p.rest[:n])
+	if !ok(s) {
+		p.fail("malformed name")
+		return ""
+	}
 	p.rest = p.rest[n:]
 	return s
 }
+
+// maxName is longer than every principal and namespace.
+const maxName = 128
 
 // IsPrincipal says whether s is role/name, each of 1 to 32 lower-case letters,
 // digits, - and _, starting with a letter.

@@ -24,9 +24,9 @@ type Batch struct {
 	store   kv.Reader
 	prefix  string
 	entries map[string]*entry
-	raw     []rawPut
-	edits   int   // changes since the counter was last read
-	err     error // the first failed read; the runner stops on it
+	dirty   []*entry // changed since the last commit
+	edits   int      // changes since the counter was last read
+	err     error    // the first failed read; the runner stops on it
 	buf     bytes.Buffer
 	// known is set for a projection that started from nothing in this process:
 	// what it does not know is not in the store.
@@ -34,16 +34,15 @@ type Batch struct {
 }
 
 type entry struct {
+	key    string
 	value  any // *T
 	exists bool
 	dirty  bool
 	stored bool // in the store when it was read, or written since
 }
 
-type rawPut struct {
-	key   string
-	value []byte
-}
+// Bytes is a value that is stored as it is instead of as JSON.
+type Bytes []byte
 
 func newBatch(store kv.Reader, prefix string) *Batch {
 	return &Batch{store: store, prefix: prefix, entries: make(map[string]*entry)}
@@ -58,30 +57,38 @@ func newBatch(store kv.Reader, prefix string) *Batch {
 func Edit[T any](b *Batch, key string) (v *T, existed bool) {
 	e := find[T](b, key)
 	existed = e.exists
-	e.exists, e.dirty = true, true
+	if !e.dirty {
+		e.dirty = true
+		b.dirty = append(b.dirty, e)
+	}
+	e.exists = true
 	b.edits++
 	return e.value.(*T), existed
 }
 
 // View returns the value at key to be read only, and whether it is there.
 func View[T any](b *Batch, key string) (v *T, exists bool) {
-	e := find[T](b, key)
+	e, ok := b.entries[key]
+	if !ok {
+		if e = load[T](b, key); e.exists {
+			b.entries[key] = e
+		}
+	}
 	return e.value.(*T), e.exists
 }
 
-// Put writes bytes at a key that is not otherwise edited or viewed.
-func (b *Batch) Put(key string, value []byte) {
-	b.raw = append(b.raw, rawPut{key, value})
-	b.edits++
+func find[T any](b *Batch, key string) *entry {
+	e, ok := b.entries[key]
+	if !ok {
+		e = load[T](b, key)
+		b.entries[key] = e
+	}
+	return e
 }
 
-func find[T any](b *Batch, key string) *entry {
-	if e, ok := b.entries[key]; ok {
-		return e
-	}
-	v := new(T)
-	e := &entry{value: v}
-	b.entries[key] = e
+// load reads a value from the store; a new zero value when it is absent.
+func load[T any](b *Batch, key string) *entry {
+	e := &entry{key: key, value: new(T)}
 	if b.known != nil && !b.known.mayHave(key) {
 		return e
 	}
@@ -91,7 +98,7 @@ func find[T any](b *Batch, key string) *entry {
 	}
 	if err == nil {
 		e.exists, e.stored = true, true
-		err = json.Unmarshal(data, v)
+		err = decodeValue(data, e.value)
 	}
 	if err != nil && b.err == nil {
 		b.err = fmt.Errorf("state %s%s: %w", b.prefix, key, err)
@@ -99,32 +106,33 @@ func find[T any](b *Batch, key string) *entry {
 	return e
 }
 
+// decodeValue reads what flush wrote; data is kept by a Bytes.
+func decodeValue(data []byte, v any) error {
+	if raw, ok := v.(*Bytes); ok {
+		*raw = data
+		return nil
+	}
+	return json.Unmarshal(data, v)
+}
+
 // flush adds the changed keys to w in order.
 func (b *Batch) flush(w *kv.Batch) error {
-	keys := make([]string, 0, len(b.entries))
-	for k, e := range b.entries {
-		if e.dirty {
-			keys = append(keys, k)
-			if b.known != nil && !e.stored {
-				b.known.add(k)
-			}
-		}
-	}
-	slices.Sort(keys)
+	slices.SortFunc(b.dirty, func(x, y *entry) int { return strings.Compare(x.key, y.key) })
 	key := []byte(b.prefix)
-	for _, k := range keys {
-		e := b.entries[k]
+	for _, e := range b.dirty {
+		if b.known != nil && !e.stored {
+			b.known.add(e.key)
+		}
+		key = append(key[:len(b.prefix)], e.key...)
+		if raw, ok := e.value.(*Bytes); ok {
+			w.Put(key, *raw)
+			continue
+		}
 		b.buf.Reset()
 		if err := json.MarshalWrite(&b.buf, e.value, encoding); err != nil {
-			return fmt.Errorf("state %s%s: %w", b.prefix, k, err)
+			return fmt.Errorf("state %s: %w", key, err)
 		}
-		key = append(key[:len(b.prefix)], k...)
 		w.Put(key, b.buf.Bytes())
-	}
-	slices.SortStableFunc(b.raw, func(x, y rawPut) int { return strings.Compare(x.key, y.key) })
-	for _, p := range b.raw {
-		key = append(key[:len(b.prefix)], p.key...)
-		w.Put(key, p.value)
 	}
 	return nil
 }
@@ -132,19 +140,18 @@ func (b *Batch) flush(w *kv.Batch) error {
 // committed forgets what is on disk now, but for a bounded number of values
 // that the next records are likely to touch again.
 func (b *Batch) committed() {
-	b.raw = b.raw[:0]
+	for i, e := range b.dirty {
+		e.dirty, e.stored = false, true
+		b.dirty[i] = nil
+	}
+	b.dirty = b.dirty[:0]
 	if len(b.entries) > keepEntries {
 		clear(b.entries)
-		return
-	}
-	for _, e := range b.entries {
-		e.stored = e.stored || e.dirty
-		e.dirty = false
 	}
 }
 
 // reset drops everything that was not committed.
 func (b *Batch) reset() {
 	clear(b.entries)
-	b.raw, b.err, b.edits = nil, nil, 0
+	b.dirty, b.err, b.edits = nil, nil, 0
 }

@@ -97,7 +97,7 @@ func (r *Record) Role() string {
 
 // Projection folds records into state. Apply must not depend on anything but
 // the batch and the record. An error parks the record for this projection; it
-// must be returned before the first Edit or Put of the call.
+// must be returned before the first Edit of the call.
 type Projection interface {
 	// Name is lower-case letters and underscores; it never changes.
 	Name() string

@@ -148,40 +148,25 @@ func (s *State) prefix(projection string) (string, error) {
 
 // Load reads one value of a projection; kv.ErrNotFound when it is absent.
 func Load[T any](s *State, projection, key string) (*T, error) {
-	data, err := s.LoadRaw(projection, key)
+	p, err := s.prefix(projection)
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.r.Get([]byte(p + key))
 	if err != nil {
 		return nil, err
 	}
 	v := new(T)
-	if err := json.Unmarshal(data, v); err != nil {
+	if err := decodeValue(data, v); err != nil {
 		return nil, fmt.Errorf("state %s %s: %w", projection, key, err)
 	}
 	return v, nil
 }
 
-// LoadRaw reads what Batch.Put wrote.
-func (s *State) LoadRaw(projection, key string) ([]byte, error) {
-	p, err := s.prefix(projection)
-	if err != nil {
-		return nil, err
-	}
-	return s.r.Get([]byte(p + key))
-}
-
 // Scan calls fn in key order for a projection's values whose keys start with
-// prefix and, if after is not empty, sort behind it. fn may return kv.ErrStop.
+// prefix and, if after is not empty, sort behind it. fn may return kv.ErrStop;
+// Bytes are valid during the call only.
 func Scan[T any](s *State, projection, prefix, after string, fn func(key string, v *T) error) error {
-	return s.ScanRaw(projection, prefix, after, func(key string, data []byte) error {
-		v := new(T)
-		if err := json.Unmarshal(data, v); err != nil {
-			return fmt.Errorf("state %s %s: %w", projection, key, err)
-		}
-		return fn(key, v)
-	})
-}
-
-// ScanRaw is Scan over the stored bytes, valid during the call.
-func (s *State) ScanRaw(projection, prefix, after string, fn func(key string, value []byte) error) error {
 	p, err := s.prefix(projection)
 	if err != nil {
 		return err
@@ -190,7 +175,13 @@ func (s *State) ScanRaw(projection, prefix, after string, fn func(key string, va
 	if after != "" {
 		from = []byte(p + after)
 	}
-	return s.r.Scan([]byte(p+prefix), from, func(k, v []byte) error { return fn(string(k[len(p):]), v) })
+	return s.r.Scan([]byte(p+prefix), from, func(k, data []byte) error {
+		key, v := string(k[len(p):]), new(T)
+		if err := decodeValue(data, v); err != nil {
+			return fmt.Errorf("state %s %s: %w", projection, key, err)
+		}
+		return fn(key, v)
+	})
 }
 
 // Version names one projection of a digest.

@@ -335,6 +335,22 @@ func TestSegmentsAreLoadedOnlyWhenWatched(t *testing.T) {
 	}
 }
 
+// A counter's start sample may have been sealed long before the prediction.
+func TestStartSampleFromHistory(t *testing.T) {
+	b := newBook(t)
+	b.seal(-49, -50, sample("total", -50, 7))
+	b.seal(-1, -2, sample("beat", -2, 1))
+	b.predict(0, "p", strings.Replace(low, `"level","reduce":"max","op":"<=","value":60`, `"total","reduce":"increase","op":"==","value":0`, 1))
+	for s := 5.0; s < 60; s += 10 {
+		b.seal(s+1, s, sample("total", s, 7), sample("beat", s, 1))
+	}
+	b.seal(66, 65)
+	d := resolutions(t, b.fold(machineOf(b, testRegistry(t))))["p"]
+	if d == nil || d.Verdict != Confirmed {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestManyRefsGoToAManifest(t *testing.T) {
 	b := newBook(t)
 	b.predict(0, "p", strings.Replace(low, `"1m"`, `"100m"`, 1))

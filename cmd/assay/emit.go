@@ -241,13 +241,14 @@ func readLine(r *bufio.Reader) (line []byte, tooLong bool, err error) {
 		if !tooLong {
 			line = append(line, part...)
 		}
-		if len(line) > publish.MaxMessage {
+		if len(line) > publish.MaxMessage+len("\r\n") {
 			line, tooLong = nil, true
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
-		return bytes.TrimRight(line, "\r\n"), tooLong, err
+		line = bytes.TrimRight(line, "\r\n")
+		return line, tooLong || len(line) > publish.MaxMessage, err
 	}
 }
 

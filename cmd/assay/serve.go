@@ -13,7 +13,7 @@ type serveCmd struct {
 	NATS     string        `name:"nats" help:"Use the external broker at this address. Default: the one that serves DIR." placeholder:"URL"`
 	Monitor  string        `help:"Monitoring address of the external broker (http://host:8222), to see that it fsyncs before it acks." placeholder:"URL"`
 	CredsDir string        `help:"Directory with the service's credentials. Default: DIR/creds." type:"path" placeholder:"DIR"`
-	Port     int           `help:"Loopback port of serve broker; the other services find it again there after a restart. 0: any free one." default:"4222"`
+	Port     int           `help:"Loopback port of serve broker; clients find it again there after a restart. 0: any free one." default:"4222"`
 	Watch    []int         `help:"Process that serve sensor reads." placeholder:"PID"`
 	Sensor   time.Duration `help:"Time between two readings of serve sensor." default:"1s"`
 	Seal     time.Duration `help:"How often serve resolver seals telemetry into the ledger." default:"10s"`

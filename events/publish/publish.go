@@ -55,8 +55,8 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s at %s: %s", r.Code, r.Pointer, r.Message)
 }
 
-// Is makes errors.Is(err, ErrRefused) true.
-func (r *Refusal) Is(target error) bool { return target == ErrRefused }
+// Is makes errors.Is(err, ErrRefused) true where sending again is of no use.
+func (r *Refusal) Is(target error) bool { return target == ErrRefused && r.RetryAfter == nil }
 
 // Answer is a receipt or a refusal.
 type Answer struct {
@@ -95,6 +95,11 @@ type Pending struct {
 // gives. Events sent one after another are chained in that order, but for one
 // that Wait has to send again.
 func (c *Client) Send(event []byte) *Pending {
+	if jsontext.Value(event).Kind() == '[' && isValue(event) {
+		// No event, but the intake would take it for a batch: as the only
+		// item of one, it gets one answer.
+		event = join([][]byte{event})
+	}
 	p := &Pending{c: c, event: event}
 	p.first, p.err = c.send(event)
 	return p
@@ -115,10 +120,11 @@ func (c *Client) Publish(ctx context.Context, event []byte) (Receipt, error) {
 func (c *Client) receipt(ctx context.Context, event []byte, first *attempt, err error) (Receipt, error) {
 	var a Answer
 	err = c.exchange(ctx, event, first, err, func(reply []byte) (retry *Refusal, err error) {
-		a = Answer{}
-		if err := json.Unmarshal(reply, &a); err != nil {
-			return nil, fmt.Errorf("read receipt: %w", err)
+		answers, err := readAnswers(reply, 1)
+		if err != nil {
+			return nil, err
 		}
+		a = answers[0]
 		return retryable(a), nil
 	})
 	if err != nil {
@@ -132,38 +138,108 @@ func (c *Client) receipt(ctx context.Context, event []byte, first *attempt, err 
 
 // PublishBatch sends several events as one message, at most MaxMessage bytes
 // together, and returns their answers in order; the events are independent of
-// each other. Events that the ledger was unavailable for are sent again until
-// ctx ends.
+// each other. Those that the ledger was unavailable for are sent again until
+// ctx ends. With an error the answers that came are returned all the same; an
+// event without one has neither leaf nor refusal.
 func (c *Client) PublishBatch(ctx context.Context, batch [][]byte) ([]Answer, error) {
-	if len(batch) == 0 {
-		return nil, nil
+	out := make([]Answer, len(batch))
+	var together, alone []int
+	for i, e := range batch {
+		if isValue(e) {
+			together = append(together, i)
+		} else {
+			alone = append(alone, i) // in a batch it would spoil the others
+		}
 	}
-	body := append(append([]byte{'['}, bytes.Join(batch, []byte{','})...), ']')
-	var out []Answer
+	for len(together) > 0 {
+		answers, err := c.publishTogether(ctx, pick(batch, together))
+		if err != nil {
+			return out, err
+		}
+		again := together[:0]
+		for j, a := range answers {
+			i := together[j]
+			if retryable(a) != nil {
+				again = append(again, i)
+			} else {
+				out[i] = a
+			}
+		}
+		together = again
+	}
+	for _, i := range alone {
+		r, err := c.Publish(ctx, batch[i])
+		if err != nil && !errors.As(err, &out[i].Refusal) {
+			return out, err
+		}
+		out[i].Receipt = r
+	}
+	return out, nil
+}
+
+// publishTogether sends one message, again while the ledger is unavailable for
+// all of it.
+func (c *Client) publishTogether(ctx context.Context, batch [][]byte) (answers []Answer, err error) {
+	body := join(batch)
 	first, err := c.send(body)
 	err = c.exchange(ctx, body, first, err, func(reply []byte) (retry *Refusal, err error) {
-		if jsontext.Value(reply).Kind() == '{' {
-			var a Answer
-			if err := json.Unmarshal(reply, &a); err != nil {
-				return nil, fmt.Errorf("read receipts: %w", err)
-			}
-			if r := retryable(a); r != nil {
-				return r, nil
-			}
-			return nil, fmt.Errorf("batch: %w", a.Refusal)
+		if answers, err = readAnswers(reply, len(batch)); err != nil {
+			return nil, err
 		}
-		out = nil
-		if err := json.Unmarshal(reply, &out); err != nil || len(out) != len(batch) {
-			return nil, fmt.Errorf("read receipts: %d for %d events: %w", len(out), len(batch), err)
-		}
-		for _, a := range out {
-			if r := retryable(a); r != nil {
-				return r, nil
+		for _, a := range answers {
+			if retry = retryable(a); retry == nil {
+				return nil, nil
 			}
 		}
-		return nil, nil
+		return retry, nil
 	})
-	return out, err
+	return answers, err
+}
+
+// readAnswers reads the answer to a message of n events. A refusal of the
+// message is one of each event.
+func readAnswers(reply []byte, n int) ([]Answer, error) {
+	var answers []Answer
+	if jsontext.Value(reply).Kind() == '[' {
+		if err := json.Unmarshal(reply, &answers); err != nil {
+			return nil, fmt.Errorf("read receipts: %w", err)
+		}
+	} else {
+		var a Answer
+		if err := json.Unmarshal(reply, &a); err != nil {
+			return nil, fmt.Errorf("read receipt: %w", err)
+		}
+		answers = append(answers, a)
+		for a.Refusal != nil && len(answers) < n {
+			answers = append(answers, a)
+		}
+	}
+	if len(answers) != n {
+		return nil, fmt.Errorf("read receipts: %d for %d events", len(answers), n)
+	}
+	for _, a := range answers {
+		if a.Refusal == nil && a.Leaf == "" {
+			return nil, errors.New("read receipts: neither a leaf nor a refusal")
+		}
+	}
+	return answers, nil
+}
+
+// isValue says whether the intake can tell the event from others in a batch.
+func isValue(event []byte) bool {
+	return jsontext.Value(event).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}
+
+func join(batch [][]byte) []byte {
+	return append(append([]byte{'['}, bytes.Join(batch, []byte{','})...), ']')
+}
+
+func pick(batch [][]byte, which []int) [][]byte {
+	out := make([][]byte, len(which))
+	for j, i := range which {
+		out[j] = batch[i]
+	}
+	return out
 }
 
 func retryable(a Answer) *Refusal {
@@ -235,8 +311,16 @@ func (a *attempt) wait(ctx context.Context) ([]byte, error) {
 		}
 		return body, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, fmt.Errorf("no answer: %w", ctx.Err())
 	}
+}
+
+// noReceipt says that the caller's patience ended, and what was last in the way.
+func noReceipt(ctx context.Context, last error) error {
+	if errors.Is(last, ctx.Err()) {
+		return fmt.Errorf("no receipt: %w", last)
+	}
+	return fmt.Errorf("no receipt: %w, last: %w", ctx.Err(), last)
 }
 
 // exchange waits for the answer to the first attempt, whose outcome was a and
@@ -259,12 +343,12 @@ func (c *Client) exchange(ctx context.Context, body []byte, a *attempt, err erro
 		if errors.As(err, &refused) && refused.RetryAfter == nil {
 			return err
 		}
-		if ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) {
+		if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) {
 			return fmt.Errorf("no receipt: %w", err)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("no receipt: %w", err)
+			return noReceipt(ctx, err)
 		case <-time.After(pause):
 		}
 		a, err = c.send(body)

@@ -6,6 +6,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
+// keepBatch is the size in bytes up to which a batch's buffer is used again.
+const keepBatch = 4 << 20
+
 // Batch collects writes that are applied together. Of several writes to a key
 // the last wins. A batch is for one goroutine and one commit; sorted keys are
 // the cheapest.
@@ -17,7 +20,9 @@ type Batch struct {
 }
 
 // NewBatch starts an empty batch; it must be committed or closed.
-func (d *DB) NewBatch() *Batch { return &Batch{d: d, b: d.db.NewBatch()} }
+func (d *DB) NewBatch() *Batch {
+	return &Batch{d: d, b: d.db.NewBatch(pebble.WithMaxRetainedSizeBytes(keepBatch))}
+}
 
 // Put sets key to value; both are copied.
 func (b *Batch) Put(key, value []byte) { b.keep(b.b.Set(key, value, nil)) }

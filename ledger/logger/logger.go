@@ -62,8 +62,8 @@ var (
 // Stream is what the logger needs of the LEDGER stream; *stream.Stream
 // implements it.
 type Stream interface {
-	// Append stores msgs at first and after. Errors wrap stream.ErrUndecided
-	// or stream.ErrWrongSequence.
+	// Append stores msgs at first and after, and keeps nothing of them when it
+	// returns. Errors wrap stream.ErrUndecided or stream.ErrWrongSequence.
 	Append(ctx context.Context, first ledger.Seq, msgs []stream.Message) error
 	// Head, Get and Read are answered by the stream's leader. Get's error for
 	// an absent message wraps stream.ErrNotFound.

@@ -116,9 +116,13 @@ func (s *memStream) Append(_ context.Context, first ledger.Seq, msgs []stream.Me
 	case prefix:
 		s.store(msgs[:min(f.k, len(msgs))])
 	case late:
+		var bodies [][]byte // the logger may use its memory again
+		for _, m := range msgs {
+			bodies = append(bodies, bytes.Clone(m.Body))
+		}
 		s.landing = func() {
 			if int(first) == len(s.bodies)+1 {
-				s.store(msgs)
+				s.bodies = append(s.bodies, bodies...)
 			}
 		}
 	}
@@ -314,6 +318,15 @@ func houseIn(t tb, dir string) *house {
 // emptyHouse has keys and no ledger yet.
 func emptyHouse(t tb, dir string) *house {
 	t.Helper()
+	h := looseHouse(t, dir)
+	if _, err := logger.CreateKeys(h.files(), "example.com/log"); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// looseHouse has no directory yet.
+func looseHouse(t tb, dir string) *house {
 	h := &house{
 		t:     t,
 		s:     &memStream{max: 5000, attempts: map[ledger.Seq]ledger.Hash{}},
@@ -323,9 +336,6 @@ func emptyHouse(t tb, dir string) *house {
 	h.cfg = logger.Config{
 		Dir: filepath.Join(dir, "logger"), Stream: h.s, Clock: h.clock, Software: "test",
 		FreeBytes: func() (uint64, error) { return h.free.Load(), nil },
-	}
-	if _, err := logger.CreateKeys(h.files(), "example.com/log"); err != nil {
-		t.Fatal(err)
 	}
 	return h
 }
@@ -649,19 +659,10 @@ func own[P events.Payload](h *house) []P {
 	return out
 }
 
-// copyDir keeps a directory's state; the returned function brings it back.
-func copyDir(t tb, dir, to string) (restore func()) {
+// copyDir copies a directory's files.
+func copyDir(t tb, dir, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
-	}
-	return func() {
-		t.Helper()
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.CopyFS(dir, os.DirFS(to)); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

@@ -251,16 +251,29 @@ func (s *Source) parse(raw []byte) *request {
 		r.items[0] = s.check(raw)
 		return r
 	}
+	if parts, ok := cutBatch(raw); ok {
+		if r, ok := s.batch(raw, parts); ok {
+			return r
+		}
+	}
+	// Something in it is refused, perhaps all of it.
 	parts, why := splitBatch(raw)
 	if why != nil {
 		return s.whole(raw, why)
 	}
-	r := newRequest(s, len(raw), len(parts))
-	r.array = true
+	r, _ := s.batch(raw, parts)
+	return r
+}
+
+// batch checks every part; ok says that none is refused.
+func (s *Source) batch(raw []byte, parts [][]byte) (r *request, ok bool) {
+	r = newRequest(s, len(raw), len(parts))
+	r.array, ok = true, true
 	for i, p := range parts {
 		r.items[i] = s.check(p)
+		ok = ok && r.items[i].refused == nil
 	}
-	return r
+	return r, ok
 }
 
 // splitBatch cuts a CloudEvents JSON batch into the bytes of its events. An

@@ -30,15 +30,14 @@ type past struct {
 	*house
 	raws     [][]byte
 	receipts []answer
-	// After the run: [0] the first, [1] the second, [2] the third.
-	index, checkpoints []func()
-	sizes              []int
+	copies   [3]string // of the logger's directory after each run
+	sizes    [3]int    // of the stream
 }
 
 func newPast(t testing.TB) *past {
 	h := newHouse(t)
 	p := &past{house: h}
-	for range 3 {
+	for run := range 3 {
 		h.s.forget()
 		s := h.start()
 		for _, raw := range gates(t, 6) {
@@ -46,12 +45,29 @@ func newPast(t testing.TB) *past {
 			p.receipts = append(p.receipts, s.must(principal.Agent, raw))
 		}
 		s.stop()
-		p.index = append(p.index, copyDir(t, h.indexDir(), t.TempDir()))
-		p.checkpoints = append(p.checkpoints, copyDir(t, h.files().Checkpoints(), t.TempDir()))
-		p.sizes = append(p.sizes, h.s.len())
+		p.copies[run] = t.TempDir()
+		copyDir(t, h.cfg.Dir, p.copies[run])
+		p.sizes[run] = h.s.len()
 	}
 	h.s.forget()
 	return p
+}
+
+// again is the same past in directories of its own.
+func (p *past) again(t testing.TB) *past {
+	t.Helper()
+	q := *p
+	q.house = looseHouse(t, t.TempDir())
+	q.s.bodies = p.s.all()
+	copyDir(t, p.cfg.Dir, q.cfg.Dir)
+	return &q
+}
+
+// rewind brings back a directory as it was after a run.
+func (p *past) rewind(name string, run int) {
+	p.t.Helper()
+	remove(p.t, filepath.Join(p.cfg.Dir, name))
+	copyDir(p.t, filepath.Join(p.copies[run], name), filepath.Join(p.cfg.Dir, name))
 }
 
 // works starts the logger: every event still has its first receipt, and new
@@ -70,27 +86,28 @@ func (p *past) works() {
 }
 
 func TestStartAfterACrash(t *testing.T) {
+	before := newPast(t)
 	for name, crash := range map[string]func(*past){
 		"nothing lost":                          func(*past) {},
-		"index rewound, checkpoint current":     func(p *past) { p.index[0]() },
+		"index rewound, checkpoint current":     func(p *past) { p.rewind("index", 0) },
 		"index lost":                            func(p *past) { p.removeIndex() },
-		"between index and signature":           func(p *past) { p.checkpoints[1]() },
-		"two signatures behind the index":       func(p *past) { p.checkpoints[0]() },
-		"index and checkpoint rewound":          func(p *past) { p.index[0](); p.checkpoints[0]() },
-		"checkpoint rewound further than index": func(p *past) { p.index[1](); p.checkpoints[0]() },
-		"index rewound further than checkpoint": func(p *past) { p.index[0](); p.checkpoints[1]() },
-		"index lost, checkpoint rewound":        func(p *past) { p.removeIndex(); p.checkpoints[0]() },
+		"between index and signature":           func(p *past) { p.rewind("checkpoint", 1) },
+		"two signatures behind the index":       func(p *past) { p.rewind("checkpoint", 0) },
+		"index and checkpoint rewound":          func(p *past) { p.rewind("index", 0); p.rewind("checkpoint", 0) },
+		"checkpoint rewound further than index": func(p *past) { p.rewind("index", 1); p.rewind("checkpoint", 0) },
+		"index rewound further than checkpoint": func(p *past) { p.rewind("index", 0); p.rewind("checkpoint", 1) },
+		"index lost, checkpoint rewound":        func(p *past) { p.removeIndex(); p.rewind("checkpoint", 0) },
 		"a checkpoint write was interrupted":    func(p *past) { write(p.t, p.checkpoint(".latest.123"), "half") },
 		"tail lost that was neither signed nor indexed": func(p *past) {
-			p.index[1]()
-			p.checkpoints[1]()
+			p.rewind("index", 1)
+			p.rewind("checkpoint", 1)
 			p.s.truncate(p.sizes[1])
 			p.raws, p.receipts = p.raws[:12], p.receipts[:12]
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPast(t)
+			p := before.again(t)
 			crash(p)
 			p.works()
 			p.s.forget()
@@ -100,6 +117,7 @@ func TestStartAfterACrash(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
+	before := newPast(t)
 	for name, c := range map[string]struct {
 		spoil func(*past)
 		want  error
@@ -127,15 +145,15 @@ func TestStartRefuses(t *testing.T) {
 			p.s.truncate(p.sizes[2] - 1)
 		}, logger.ErrBehind, "checkpoint"},
 		"stream ends before the index": {func(p *past) {
-			p.checkpoints[0]()
+			p.rewind("checkpoint", 0)
 			p.s.truncate(p.sizes[2] - 1)
 		}, logger.ErrBehind, "index"},
-		"signed record altered":             {func(p *past) { p.index[0](); p.s.alter(p.sizes[1]) }, logger.ErrFork, "checkpoint"},
+		"signed record altered":             {func(p *past) { p.rewind("index", 0); p.s.alter(p.sizes[1]) }, logger.ErrFork, "checkpoint"},
 		"signed record altered, index lost": {func(p *past) { p.removeIndex(); p.s.alter(5) }, logger.ErrFork, "checkpoint"},
-		"indexed record altered":            {func(p *past) { p.checkpoints[0](); p.s.alter(p.sizes[1] + 2) }, logger.ErrFork, "indexed"},
+		"indexed record altered":            {func(p *past) { p.rewind("checkpoint", 0); p.s.alter(p.sizes[1] + 2) }, logger.ErrFork, "indexed"},
 		"last record altered":               {func(p *past) { p.s.alter(p.sizes[2]) }, logger.ErrFork, "record"},
 		"records exchanged": {func(p *past) {
-			p.index[0]()
+			p.rewind("index", 0)
 			b := p.s.bodies
 			b[p.sizes[1]-1], b[p.sizes[1]-2] = b[p.sizes[1]-2], b[p.sizes[1]-1]
 		}, logger.ErrFork, "checkpoint"},
@@ -151,7 +169,7 @@ func TestStartRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPast(t)
+			p := before.again(t)
 			size := p.sizes[2]
 			c.spoil(p)
 			size = min(size, p.s.len())
@@ -195,7 +213,7 @@ func TestSigningFails(t *testing.T) {
 	if _, err := os.Stat(p.files().Checkpoints()); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the checkpoint directory came back by itself")
 	}
-	p.checkpoints[2]()
+	p.rewind("checkpoint", 2)
 	p.s.forget()
 	p.raws, p.receipts = append(p.raws, a), append(p.receipts, receipt)
 	p.works()

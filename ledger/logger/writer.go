@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"assay/events"
@@ -33,7 +34,8 @@ type writer struct {
 	idle     time.Duration // since the last record, by the monotonic clock
 	kept     time.Duration // monotonic time of the last housekeeping
 	room     room
-	free     uint64 // bytes free when room was last looked at
+	free     uint64   // bytes free when room was last looked at
+	spare    [][]byte // arenas of finished batches, to be filled again
 }
 
 // ownEvent is an encoded event of the logger itself.
@@ -74,8 +76,15 @@ type batch struct {
 	msgs    []stream.Message
 	records []*written
 	bytes   int
-	arena   []byte
+	// arenas hold the bodies; the last one is being filled.
+	arenas [][]byte
 }
+
+const (
+	arenaBytes = 256 << 10
+	// maxSpare keeps what three batches of the usual size need.
+	maxSpare = 64
+)
 
 func (w *writer) init(l *Logger) {
 	w.l = l
@@ -243,7 +252,7 @@ func (w *writer) take(b *batch, r *request, i int) {
 			return
 		}
 		if indexed && e.hash == it.hash {
-			r.answer(i, receipt(e, r.source.principal.ReceiptsSeq))
+			r.answer(i, appendReceipt(nil, e, r.source.principal.ReceiptsSeq))
 			return
 		}
 		known = indexed
@@ -279,13 +288,7 @@ func (w *writer) chain(b *batch, who, namespace, typ string, event []byte) *writ
 		now = w.tip.time // ledger time never goes back; clock.stepped tells
 	}
 	h := ledger.Header{Seq: w.tip.seq + 1, Prev: w.tip.leaf, RecordedAt: now, Principal: who, Namespace: namespace}
-	const overhead = 512
-	if need := len(event) + overhead; cap(b.arena)-len(b.arena) < need {
-		b.arena = make([]byte, 0, max(need, 256<<10))
-	}
-	start := len(b.arena)
-	b.arena = ledger.AppendRecord(b.arena, h, event)
-	body := b.arena[start:len(b.arena):len(b.arena)]
+	body := w.appendBody(b, h, event)
 	rec := &written{entry: entry{seq: h.Seq, time: now, leaf: ledger.Leaf(body)}}
 	b.msgs = append(b.msgs, stream.Message{Subject: stream.SubjectPrefix + typ, Body: body})
 	b.records = append(b.records, rec)
@@ -293,6 +296,41 @@ func (w *writer) chain(b *batch, who, namespace, typ string, event []byte) *writ
 	w.tip = position{h.Seq, rec.entry.leaf, now}
 	w.idle = 0
 	return rec
+}
+
+// appendBody builds the record in the batch's arenas.
+func (w *writer) appendBody(b *batch, h ledger.Header, event []byte) []byte {
+	const overhead = 512 // more than the record around an event
+	last := len(b.arenas) - 1
+	if last < 0 || cap(b.arenas[last])-len(b.arenas[last]) < len(event)+overhead {
+		b.arenas = append(b.arenas, w.arena(len(event)+overhead))
+		last++
+	}
+	start := len(b.arenas[last])
+	arena := ledger.AppendRecord(b.arenas[last], h, event)
+	b.arenas[last] = arena
+	return arena[start:len(arena):len(arena)]
+}
+
+func (w *writer) arena(need int) []byte {
+	if n := len(w.spare); n > 0 && cap(w.spare[n-1]) >= need {
+		a := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		return a
+	}
+	return make([]byte, 0, max(need, arenaBytes))
+}
+
+// recycle takes the arenas of a batch that is confirmed and indexed, so that
+// its bytes will not be sent again: fresh memory costs a page fault every few
+// records.
+func (w *writer) recycle(b *batch) {
+	for _, a := range b.arenas {
+		if len(w.spare) < maxSpare {
+			w.spare = append(w.spare, a[:0])
+		}
+	}
+	b.arenas, b.msgs = nil, nil
 }
 
 // own queues an event of the logger itself.
@@ -399,13 +437,15 @@ func (w *writer) finish(b *batch) error {
 	if acked {
 		w.rest()
 	}
+	receipts := make([]byte, 0, receiptBytes*len(b.records))
 	for _, rec := range b.records {
 		if rec.keyed {
 			delete(w.pending, rec.key)
 		}
-		rec.reply()
+		receipts = rec.reply(receipts)
 	}
 	b.records = nil
+	w.recycle(b)
 	return nil
 }
 
@@ -438,14 +478,18 @@ func (w *writer) rest() {
 	}
 }
 
-func (rec *written) reply() {
+// reply answers everyone who waits for the record, building receipts in buf.
+func (rec *written) reply(buf []byte) []byte {
 	for _, wt := range rec.waiters {
 		body := rec.answer
 		if body == nil {
-			body = receipt(rec.entry, wt.r.source.principal.ReceiptsSeq)
+			start := len(buf)
+			buf = appendReceipt(buf, rec.entry, wt.r.source.principal.ReceiptsSeq)
+			body = buf[start:len(buf):len(buf)]
 		}
 		wt.r.answer(wt.i, body)
 	}
+	return buf
 }
 
 // drop answers what was built but will not be appended by this logger, and
@@ -473,17 +517,22 @@ func (w *writer) drop(b *batch) {
 	b.records = nil
 }
 
-// receipt is the ack: this event is fsynced and chained at this position.
-func receipt(e entry, withSeq bool) []byte {
-	out := make([]byte, 0, 160)
+// receiptBytes is about the length of a receipt.
+const receiptBytes = 150
+
+// appendReceipt appends the ack: this event is fsynced and chained at this
+// position.
+func appendReceipt(out []byte, e entry, withSeq bool) []byte {
 	out = append(out, '{')
 	if withSeq {
-		out = fmt.Appendf(out, `"seq":%d,`, e.seq)
+		out = append(out, `"seq":`...)
+		out = strconv.AppendUint(out, uint64(e.seq), 10)
+		out = append(out, ',')
 	}
 	out = append(out, `"leaf":"`...)
 	out = hex.AppendEncode(out, e.leaf[:])
 	out = append(out, `","recorded_at":"`...)
-	out = append(out, ledger.FormatTime(e.time)...)
+	out = ledger.AppendTime(out, e.time)
 	return append(out, '"', '}')
 }
 

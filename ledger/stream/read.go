@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,13 +63,12 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 		if stopped {
 			return
 		}
-		meta, err := m.Metadata()
+		seq, pending, err := positionOf(m.Reply())
 		if err == nil {
-			seq := ledger.Seq(meta.Sequence.Stream)
 			if to == 0 || seq <= to {
 				err = fn(seq, m.Data())
 			}
-			if err == nil && to != 0 && (seq >= to || meta.NumPending == 0) {
+			if err == nil && to != 0 && (seq >= to || pending == 0) {
 				err = errEnd
 			}
 		}
@@ -94,3 +95,36 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 }
 
 var errEnd = errors.New("end of the range")
+
+// positionOf reads the stream sequence and the number of messages behind it out
+// of a delivery's reply subject, which is one of
+//
+//	$JS.ACK.<stream>.<consumer>.<delivered>.<seq>.<consumer seq>.<time>.<pending>
+//	$JS.ACK.<domain>.<account>.<stream>.<consumer>.<delivered>.<seq>.<consumer seq>.<time>.<pending>[.<token>…]
+//
+// The library's Metadata reads all of it, at a cost that a replay notices.
+func positionOf(reply string) (seq ledger.Seq, pending uint64, err error) {
+	rest, ok := strings.CutPrefix(reply, "$JS.ACK.")
+	if !ok {
+		return 0, 0, fmt.Errorf("reply subject %q is not that of a delivery", reply)
+	}
+	skip := 3
+	if strings.Count(rest, ".") > 6 {
+		skip = 5
+	}
+	for range skip {
+		_, rest, _ = strings.Cut(rest, ".")
+	}
+	at, rest, _ := strings.Cut(rest, ".")
+	_, rest, _ = strings.Cut(rest, ".") // consumer seq
+	_, rest, _ = strings.Cut(rest, ".") // time
+	behind, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.ParseUint(at, 10, 64)
+	if err == nil {
+		pending, err = strconv.ParseUint(behind, 10, 64)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("reply subject %q: %w", reply, err)
+	}
+	return ledger.Seq(n), pending, nil
+}

@@ -107,7 +107,8 @@ func New(nc *nats.Conn, cfg Config) (*Stream, error) {
 func (s *Stream) MaxBatch() int { return int(s.maxBatch.Load()) }
 
 // Append stores msgs at first and after, as one atomic batch, or several if the
-// broker's limit is lower than len(msgs). Only one Append may be under way.
+// broker's limit is lower than len(msgs). Only one Append may be under way, and
+// it keeps nothing of msgs when it returns.
 // Errors wrap ErrWrongSequence or ErrUndecided.
 func (s *Stream) Append(ctx context.Context, first ledger.Seq, msgs []Message) error {
 	for len(msgs) > 0 {
@@ -159,20 +160,36 @@ func (s *Stream) appendOne(ctx context.Context, seq ledger.Seq, m Message) error
 	return nil
 }
 
+// appendBatch sends msgs as one atomic batch. The connection copies each message
+// as it is published, so one nats.Msg and one header serve them all.
 func (s *Stream) appendBatch(ctx context.Context, first ledger.Seq, msgs []Message) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	out := make([]*nats.Msg, len(msgs))
-	for i, m := range msgs {
-		out[i] = &nats.Msg{Subject: m.Subject, Data: m.Body, Header: make(nats.Header, 4)}
-	}
-	out[0].Header[jetstream.ExpectedStreamHeader] = []string{Name}
-	out[0].Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(uint64(first-1), 10)}
-	ack, err := jetstreamext.PublishMsgBatch(ctx, s.js, out, jetstreamext.BatchFlowControl{AckTimeout: s.timeout})
+	batch, err := jetstreamext.NewBatchPublisher(s.js, jetstreamext.BatchFlowControl{AckTimeout: s.timeout})
 	if err != nil {
 		return err
 	}
-	if last := uint64(first) + uint64(len(msgs)) - 1; ack.Stream != Name || ack.Sequence != last {
+	out := &nats.Msg{Header: nats.Header{
+		jetstream.ExpectedStreamHeader:  {Name},
+		jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(uint64(first-1), 10)},
+	}}
+	end := len(msgs) - 1
+	for i, m := range msgs[:end] {
+		out.Subject, out.Data = m.Subject, m.Body
+		if err := batch.AddMsg(out); err != nil {
+			return fmt.Errorf("publish message %d of the batch: %w", i+1, err)
+		}
+		if i == 0 { // the expectation stands on the first message alone
+			delete(out.Header, jetstream.ExpectedStreamHeader)
+			delete(out.Header, jetstream.ExpectedLastSeqHeader)
+		}
+	}
+	out.Subject, out.Data = msgs[end].Subject, msgs[end].Body
+	ack, err := batch.CommitMsg(ctx, out)
+	if err != nil {
+		return err
+	}
+	if last := uint64(first) + uint64(end); ack.Stream != Name || ack.Sequence != last {
 		return fmt.Errorf("batch ack names %s %d, want %d", ack.Stream, ack.Sequence, last)
 	}
 	return nil

@@ -3,7 +3,6 @@ package view
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"assay/events"
@@ -108,6 +107,8 @@ const (
 	deliveryKind = "d"
 )
 
+func (c *Claim) introducedBy() string { return c.EventID }
+
 type claims struct{}
 
 func (claims) Name() string { return Claims }
@@ -138,7 +139,7 @@ func recordClaim(b *projector.Batch, r *projector.Record, d *events.ClaimRecorde
 		c.Repeats++
 		return
 	}
-	addRef(b, d.ClaimID, r)
+	addPlace(b, r.Namespace)
 	*c = Claim{
 		Namespace: r.Namespace, ClaimID: d.ClaimID, EventID: r.Event.ID, Seq: r.Seq, RecordedAt: r.RecordedAt,
 		Principal: r.Principal, EpisodeID: r.Event.EpisodeID, OpportunityID: d.Context.OpportunityID,
@@ -200,7 +201,7 @@ func recheckClaim(b *projector.Batch, r *projector.Record, d *events.FixRechecke
 	if r.Role() != roleResolver && r.Role() != roleOperator {
 		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
 	}
-	ns, reason := namespaceOf(b, d.ClaimID, r)
+	ns, reason := namespaceOf[Claim](b, claimKind, d.ClaimID, r)
 	deliver(b, ns, d.EvidenceIDs, r)
 	if reason != "" {
 		addOrphan(b, ns, d.ClaimID, reason, r)
@@ -228,7 +229,7 @@ func outcomeOf(b *projector.Batch, r *projector.Record, d *events.OutcomeRecorde
 		deliver(b, r.Namespace, d.EvidenceIDs, r)
 		return nil
 	}
-	ns, reason := namespaceOf(b, *d.ClaimID, r)
+	ns, reason := namespaceOf[Claim](b, claimKind, *d.ClaimID, r)
 	deliver(b, ns, d.EvidenceIDs, r)
 	if reason != "" {
 		addOrphan(b, ns, *d.ClaimID, reason, r)
@@ -258,8 +259,8 @@ func deliver(b *projector.Batch, ns string, evidence []string, r *projector.Reco
 // UndeliveredEvidence are the evidence ids of a claim that nothing had delivered
 // before the claim was recorded. Delivered is: the id of a tool call that the
 // dispatcher had recorded in the namespace; an evidence id of an outcome, a
-// recheck or an experiment's observation; the id of an event by anybody but an
-// agent. (evidence.delivered is not a type of this build.)
+// recheck or an experiment's observation. (evidence.delivered is not a type of
+// this build.)
 func UndeliveredEvidence(s *projector.State, c *Claim) (missing []string, err error) {
 	for _, id := range c.EvidenceIDs {
 		ok, err := delivered(s, c, id)
@@ -288,16 +289,8 @@ func delivered(s *projector.State, c *Claim, id string) (bool, error) {
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
 		return false, err
 	}
-	found, err := FindEvent(s, id)
-	for _, e := range found {
-		if e.Seq < c.Seq && !isAgent(e.Principal) {
-			return true, nil
-		}
-	}
-	return false, err
+	return false, nil
 }
-
-func isAgent(principal string) bool { return strings.HasPrefix(principal, roleAgent+"/") }
 
 // GetClaim reads one claim; kv.ErrNotFound when there is none.
 func GetClaim(s *projector.State, namespace, claimID string) (*Claim, error) {

@@ -21,6 +21,13 @@ type Experiment struct {
 	Repeats   int64      `json:"repeats"` // further records of any of the three
 }
 
+func (e *Experiment) introducedBy() string {
+	if e.Proposed == nil {
+		return ""
+	}
+	return e.Proposed.EventID
+}
+
 // Proposal is the agent's intention.
 type Proposal struct {
 	EventID       string                    `json:"event_id"`
@@ -93,7 +100,7 @@ func propose(b *projector.Batch, r *projector.Record, d *events.ExperimentPropos
 		e.Repeats++
 		return
 	}
-	addRef(b, d.ExpID, r)
+	addPlace(b, r.Namespace)
 	e.Proposed = &Proposal{
 		EventID: r.Event.ID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, EpisodeID: r.Event.EpisodeID,
 		Discriminates: d.Discriminates, Predicted: d.Predicted, Cost: d.Cost,
@@ -103,10 +110,11 @@ func propose(b *projector.Batch, r *projector.Record, d *events.ExperimentPropos
 // referred is the experiment that the record names. One that nobody proposed is
 // kept as a fact; without a proposal it counts nowhere.
 func referred(b *projector.Batch, r *projector.Record, id string) *Experiment {
-	ns, reason := namespaceOf(b, id, r)
+	ns, reason := namespaceOf[Experiment](b, experimentKind, id, r)
 	if reason != "" {
 		addOrphan(b, ns, id, reason, r)
 	}
+	addPlace(b, ns)
 	e, _ := projector.Edit[Experiment](b, key(experimentKind, ns, id))
 	e.Namespace, e.ExpID = ns, id
 	return e

@@ -82,6 +82,8 @@ func (o *Opportunity) derive() {
 	}
 }
 
+func (o *Opportunity) introducedBy() string { return o.EventID }
+
 // latest is an episode's most recent opportunity.
 type latest struct {
 	OpportunityID string `json:"opportunity_id"`
@@ -125,7 +127,7 @@ func detected(b *projector.Batch, r *projector.Record, d *events.OpportunityDete
 		o.Repeats++
 		return
 	}
-	addRef(b, d.OpportunityID, r)
+	addPlace(b, r.Namespace)
 	*o = Opportunity{
 		Namespace: r.Namespace, OpportunityID: d.OpportunityID, EventID: r.Event.ID, Seq: r.Seq, RecordedAt: r.RecordedAt,
 		Principal: r.Principal, EpisodeID: r.Event.EpisodeID, Kind: d.Kind, Component: d.Component,
@@ -177,7 +179,7 @@ func toolRoute(d *events.ToolCalled) string {
 // before it alone, so that one call never routes several.
 func join(b *projector.Batch, r *projector.Record, route Route) {
 	if id := opportunityOf(r.Event); id != "" {
-		ns, reason := namespaceOf(b, id, r)
+		ns, reason := namespaceOf[Opportunity](b, opportunityKind, id, r)
 		if reason != "" {
 			e, _ := projector.Edit[early](b, key(earlyKind, r.Namespace, id))
 			keep(&e.Route, route)

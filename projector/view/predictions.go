@@ -125,6 +125,8 @@ func (p *Prediction) Final() *Resolution {
 	return p.Resolution
 }
 
+func (p *Prediction) introducedBy() string { return p.EventID }
+
 type predictions struct{}
 
 func (predictions) Name() string { return Predictions }
@@ -153,7 +155,7 @@ func recordPrediction(b *projector.Batch, r *projector.Record, d *events.Predict
 		p.Repeats++
 		return
 	}
-	addRef(b, d.PredID, r)
+	addPlace(b, r.Namespace)
 	*p = Prediction{
 		Namespace: r.Namespace, PredID: d.PredID, EventID: r.Event.ID, Seq: r.Seq, RecordedAt: r.RecordedAt,
 		Principal: r.Principal, EpisodeID: r.Event.EpisodeID, ClaimID: d.ClaimID, Action: d.Action,
@@ -194,7 +196,7 @@ func byResolver(b *projector.Batch, r *projector.Record, predID string, fn func(
 	if r.Role() != roleResolver {
 		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
 	}
-	ns, reason := namespaceOf(b, predID, r)
+	ns, reason := namespaceOf[Prediction](b, predictionKind, predID, r)
 	if reason != "" {
 		addOrphan(b, ns, predID, reason, r)
 		return nil

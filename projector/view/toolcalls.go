@@ -1,13 +1,9 @@
 package view
 
 import (
-	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"assay/events"
-	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 )
@@ -22,7 +18,8 @@ type ToolCall struct {
 	Repeats      int64  `json:"repeats"`                // further records of either side; without effect
 }
 
-// Call is one side's record of a tool call.
+// Call is one side's record of a tool call. Times, hashes and the error stand in
+// the record at Seq.
 type Call struct {
 	Seq           ledger.Seq `json:"seq"`
 	RecordedAt    time.Time  `json:"recorded_at"`
@@ -31,12 +28,7 @@ type Call struct {
 	Tool          string     `json:"tool"`
 	Target        *string    `json:"target,omitzero"`
 	Status        string     `json:"status"`
-	StartedAt     *string    `json:"started_at,omitzero"`
-	EndedAt       *string    `json:"ended_at,omitzero"`
-	ArgsHash      *string    `json:"args_hash,omitzero"`
-	ResultHash    *string    `json:"result_hash,omitzero"`
 	ReturnedEdges int        `json:"returned_edges"`
-	Error         *string    `json:"error,omitzero"`
 	MessageID     *string    `json:"message_id,omitzero"`
 	Usage         Usage      `json:"usage"`
 }
@@ -134,6 +126,7 @@ func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
 	t, ok := projector.Edit[ToolCall](b, key(callKind, r.Namespace, d.ToolCallID))
 	if !ok {
 		t.Namespace, t.ToolCallID = r.Namespace, d.ToolCallID
+		addPlace(b, r.Namespace)
 	}
 	side := &t.SelfReported
 	if observed {
@@ -156,9 +149,8 @@ func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
 func newCall(r *projector.Record, d *events.ToolCalled) *Call {
 	return &Call{
 		Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, EpisodeID: r.Event.EpisodeID,
-		Tool: d.Tool, Target: d.Target, Status: d.Status, StartedAt: d.StartedAt, EndedAt: d.EndedAt,
-		ArgsHash: d.ArgsHash, ResultHash: d.ResultHash, ReturnedEdges: len(d.ReturnedEdges),
-		Error: d.Error, MessageID: d.MessageID, Usage: normaliseUsage(d),
+		Tool: d.Tool, Target: d.Target, Status: d.Status, ReturnedEdges: len(d.ReturnedEdges),
+		MessageID: d.MessageID, Usage: normaliseUsage(d),
 	}
 }
 
@@ -168,22 +160,8 @@ func GetToolCall(s *projector.State, namespace, toolCallID string) (*ToolCall, e
 }
 
 // FindToolCall reads the calls of an id in all namespaces.
-func FindToolCall(s *projector.State, toolCallID string) (found []ToolCall, err error) {
-	l, err := s.Ledger()
-	if err != nil {
-		return nil, err
-	}
-	for _, ns := range slices.Sorted(maps.Keys(l.Namespaces)) {
-		t, err := GetToolCall(s, ns, toolCallID)
-		if errors.Is(err, kv.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, *t)
-	}
-	return found, nil
+func FindToolCall(s *projector.State, toolCallID string) ([]ToolCall, error) {
+	return find[ToolCall](s, ToolCalls, callKind, toolCallID)
 }
 
 // ListToolCalls calls fn for a namespace's calls in the order of their ids.

@@ -95,23 +95,21 @@ func deref(s *string) string {
 	return *s
 }
 
-// Ref is a place where an identifier was recorded.
-type Ref struct {
-	Namespace string     `json:"namespace"`
-	EventID   string     `json:"event_id"`
-	Seq       ledger.Seq `json:"seq"`
+// places are the namespaces in which a projection has anything, in the order of
+// their first record.
+type places struct {
+	Namespaces []string `json:"namespaces"`
 }
 
-type refs struct {
-	List []Ref `json:"list"`
-}
+const placesKey = "n"
 
-const refPrefix = "r"
-
-// addRef notes that the record introduced id in its namespace.
-func addRef(b *projector.Batch, id string, r *projector.Record) {
-	v, _ := projector.Edit[refs](b, key(refPrefix, id))
-	v.List = append(v.List, Ref{r.Namespace, r.Event.ID, r.Seq})
+// addPlace notes that the projection has something in the record's namespace.
+func addPlace(b *projector.Batch, ns string) {
+	if v, _ := projector.View[places](b, placesKey); slices.Contains(v.Namespaces, ns) {
+		return
+	}
+	v, _ := projector.Edit[places](b, placesKey)
+	v.Namespaces = append(v.Namespaces, ns)
 }
 
 // Reasons for which a record that refers to something is an orphan.
@@ -120,27 +118,47 @@ const (
 	orphanAmbiguous = "ambiguous" // several namespaces have one
 )
 
-// namespaceOf finds the namespace of what the record refers to; the reason is
-// empty when it is known.
-func namespaceOf(b *projector.Batch, id string, r *projector.Record) (ns, reason string) {
-	v, _ := projector.View[refs](b, key(refPrefix, id))
-	own := slices.ContainsFunc(v.List, func(ref Ref) bool { return ref.Namespace == r.Namespace })
+// recorded is a value that an event introduced.
+type recorded interface {
+	// introducedBy is the id of that event; "" when there was none.
+	introducedBy() string
+}
+
+// namespaceOf finds the namespace of the kind of thing that the record refers to
+// by id; the reason is empty when it is known.
+func namespaceOf[T any, P interface {
+	*T
+	recorded
+}](b *projector.Batch, kind, id string, r *projector.Record) (ns, reason string) {
+	has := func(ns string) (eventID string, ok bool) {
+		v, ok := projector.View[T](b, key(kind, ns, id))
+		eventID = P(v).introducedBy()
+		return eventID, ok && eventID != ""
+	}
+	_, own := has(r.Namespace)
 	if r.Role() == roleAgent {
 		if own {
 			return r.Namespace, ""
 		}
 		return r.Namespace, orphanUnknown
 	}
-	for _, ref := range v.List {
-		if r.Event.CausationID != "" && ref.EventID == r.Event.CausationID {
-			return ref.Namespace, ""
+	known, _ := projector.View[places](b, placesKey)
+	var found []string
+	for _, ns := range known.Namespaces {
+		eventID, ok := has(ns)
+		if !ok {
+			continue
 		}
+		if eventID == r.Event.CausationID {
+			return ns, ""
+		}
+		found = append(found, ns)
 	}
 	switch {
-	case len(v.List) == 0:
+	case len(found) == 0:
 		return r.Namespace, orphanUnknown
-	case len(v.List) == 1:
-		return v.List[0].Namespace, ""
+	case len(found) == 1:
+		return found[0], ""
 	case own:
 		return r.Namespace, ""
 	}
@@ -149,7 +167,7 @@ func namespaceOf(b *projector.Batch, id string, r *projector.Record) (ns, reason
 
 // find reads every value that an identifier has, one a namespace.
 func find[T any](s *projector.State, projection, kind, id string) ([]T, error) {
-	v, err := projector.Load[refs](s, projection, key(refPrefix, id))
+	known, err := projector.Load[places](s, projection, placesKey)
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, nil
 	}
@@ -157,8 +175,11 @@ func find[T any](s *projector.State, projection, kind, id string) ([]T, error) {
 		return nil, err
 	}
 	var out []T
-	for _, ref := range v.List {
-		t, err := projector.Load[T](s, projection, key(kind, ref.Namespace, id))
+	for _, ns := range known.Namespaces {
+		t, err := projector.Load[T](s, projection, key(kind, ns, id))
+		if errors.Is(err, kv.ErrNotFound) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -207,7 +228,7 @@ func observer(r *projector.Record) bool {
 
 // Found is everything that one identifier names.
 type Found struct {
-	Events        []EventRef    `json:"events"`
+	Events        []ledger.Seq  `json:"events"`
 	Claims        []Claim       `json:"claims"`
 	Predictions   []Prediction  `json:"predictions"`
 	Opportunities []Opportunity `json:"opportunities"`

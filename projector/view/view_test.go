@@ -232,11 +232,11 @@ func TestRouting(t *testing.T) {
 func TestForbiddenRolesAreParked(t *testing.T) {
 	l := ledgertest.New()
 	l.Put(piper, prod, prediction("p", "", 0.5))
-	l.Put(piper, prod, resolved("p", "confirmed"))                                                     // 2
-	l.Put(operator, prod, &events.PredictionArmed{PredID: "p", RegistrySHA256: hash64})                // 3
-	l.Put(dispatcher, prod, &events.FixRechecked{ClaimID: "c", Result: "confirmed"})                   // 4
-	l.Put(piper, prod, opportunity("o"))                                                               // 5
-	l.Put(piper, prod, &events.ExperimentExecuted{ExpID: "e", ToolCallID: "t"})                        // 6
+	l.Put(piper, prod, resolved("p", "confirmed"))                                      // 2
+	l.Put(operator, prod, &events.PredictionArmed{PredID: "p", RegistrySHA256: hash64}) // 3
+	l.Put(dispatcher, prod, &events.FixRechecked{ClaimID: "c", Result: "confirmed"})    // 4
+	l.Put(piper, prod, opportunity("o"))                                                // 5
+	l.Put(piper, prod, &events.ExperimentExecuted{ExpID: "e", ToolCallID: "t"})
 	l.Put("harness/h", prod, opportunity("o2"))                                                        // 7
 	l.Put("harness/h", "bench/r1", opportunity("o3"))                                                  // allowed
 	l.Put(piper, prod, &events.IntakeRejected{Principal: piper, Code: "malformed", Size: 1, Count: 1}) // 9
@@ -377,15 +377,12 @@ func TestNamespaceOfReferred(t *testing.T) {
 
 func TestClaims(t *testing.T) {
 	l := ledgertest.New()
-	delivered := l.NextID()
 	l.Put("detector/main", prod, opportunity("o"))
 	l.Put(dispatcher, prod, call("t1", "bash"))
 	l.Put(piper, prod, call("t2", "bash"))
-	own := l.NextID()
-	l.Put(piper, prod, &events.GateChosen{Action: "INFER"})
 	l.Put(operator, prod, &events.OutcomeRecorded{What: "seen", Source: "operator_report", EvidenceIDs: []string{"ev1"}})
 	c := claim("c", "hypothesis")
-	c.EvidenceIDs = []string{"t1", "t2", "ev1", "ev2", delivered, own, "t3"}
+	c.EvidenceIDs = []string{"t1", "t2", "ev1", "ev2", "t3"}
 	c.CompetingIDs = []string{"d"}
 	l.Put(piper, prod, c) // 6
 	l.Put(dispatcher, prod, call("t3", "bash"))
@@ -408,13 +405,13 @@ func TestClaims(t *testing.T) {
 			t.Errorf("an inconclusive recheck replaced a conclusive one: %+v", got.Recheck)
 		}
 		h := must[view.ClaimHistory](t)(view.GetClaimHistory(s, got))
-		if want := []string{"t2", "ev2", own, "t3"}; !reflect.DeepEqual(h.Undelivered, want) {
+		if want := []string{"t2", "ev2", "t3"}; !reflect.DeepEqual(h.Undelivered, want) {
 			t.Errorf("undelivered %q, want %q", h.Undelivered, want)
 		}
 		if len(h.Revisions) != 1 || len(h.Predictions) != 1 || h.Predictions[0].PredID != "p" || len(h.Rechecks) != 2 || len(h.Outcomes) != 1 {
 			t.Errorf("%+v", h)
 		}
-		if got := fmt.Sprint(orphans(t, s, view.Claims, prod)); got != "[9 c status 11 none unknown 13 none unknown]" {
+		if got := fmt.Sprint(orphans(t, s, view.Claims, prod)); got != "[8 c status 10 none unknown 12 none unknown]" {
 			t.Errorf("orphans %s", got)
 		}
 	})
@@ -637,8 +634,32 @@ func TestIDsStayApart(t *testing.T) {
 		if n := must[int](t)(s.CountParked()); n != 0 {
 			t.Errorf("%d parked", n)
 		}
-		if f := must[[]view.EventRef](t)(view.FindEvent(s, parked)); len(f) != 1 || f[0].Seq != 1 || f[0].Principal != piper {
+		if f := must[[]ledger.Seq](t)(view.FindEvent(s, parked)); len(f) != 1 || f[0] != 1 {
 			t.Errorf("%+v", f)
+		}
+	})
+}
+
+// TestFindEventOverBlocks: positions hold across blocks and messages without an
+// event.
+func TestFindEventOverBlocks(t *testing.T) {
+	l := ledgertest.New()
+	at := map[string]ledger.Seq{}
+	for i := range 300 {
+		if i%50 == 13 {
+			l.PutRaw([]byte("somebody else's"))
+		}
+		id := l.NextID()
+		at[id] = l.Put(piper, prod, &events.GateChosen{Action: "KNOW"})
+	}
+	fold(t, l, func(s *projector.State) {
+		for id, seq := range at {
+			if f := must[[]ledger.Seq](t)(view.FindEvent(s, id)); len(f) != 1 || f[0] != seq {
+				t.Fatalf("%s: %v, want %d", id, f, seq)
+			}
+		}
+		if f := must[[]ledger.Seq](t)(view.FindEvent(s, "00000000-0000-0000-0000-000000000000")); len(f) != 0 {
+			t.Errorf("the zero id: %v", f)
 		}
 	})
 }
@@ -657,7 +678,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 		f = must[view.Found](t)(view.Find(s, shared))
-		if want := []view.EventRef{{piper, 1}, {worker, 2}}; !reflect.DeepEqual(f.Events, want) {
+		if want := []ledger.Seq{1, 2}; !reflect.DeepEqual(f.Events, want) {
 			t.Errorf("%+v", f.Events)
 		}
 		f = must[view.Found](t)(view.Find(s, "nothing"))

@@ -251,6 +251,26 @@ func TestSkew(t *testing.T) {
 	}
 }
 
+// Two readings of one boot time may differ by a moment; that is no restart.
+func TestStartTimesWithinTheSkew(t *testing.T) {
+	sig := signal("boots", Counter, "boots")
+	sig.MaxSkew = 2 * time.Second
+	in := input(t, Clause{Signal: "boots", Reduce: ReduceIncrease, Op: OpEQ, Value: 0}, nil, true)
+	in.Registry = mustRegistry(t, sig)
+	for i, p := range join(counter(-100, -6, 7, 7, 7, 7), counter(-99, 34, 7, 7, 7)) {
+		in.Samples = append(in.Samples, sampleOf("boots", uint64(i+1), p))
+	}
+	if res := Evaluate(in); res.Outcome != True {
+		t.Errorf("%v %v %+v", res.Outcome, res.Reason, res.Clauses[0])
+	}
+	for i := range in.Samples[4:] {
+		in.Samples[4+i].Start = at(20)
+	}
+	if res := Evaluate(in); res.Outcome == True {
+		t.Error("a restart went unnoticed")
+	}
+}
+
 func TestConflictAndDuplicate(t *testing.T) {
 	clause := Clause{Signal: "alone", Reduce: ReduceCount, Op: OpEQ, Value: 6}
 	var samples []Sample

@@ -7,5 +7,7 @@
 //
 //	ASSAY_CRASH_ROUNDS  rounds of kill -9; default 4, `task crash` runs 50
 //	ASSAY_CRASH_SEED    seed of the kills and the load; default from the clock
-//	ASSAY_GARBAGE_MB    garbage through emit, in MiB; default 64, `task crash` runs 1024
+//	ASSAY_GARBAGE_MB    garbage through emit, in MiB; default 64; 1024 takes two minutes
+//
+// With -race the services are built with the race detector too.
 package crash

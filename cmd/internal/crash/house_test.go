@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		assay = filepath.Join(dir, "assay")
-		if out, err := exec.Command("go", "build", "-o", assay, "assay/cmd/assay").CombinedOutput(); err != nil {
+		build := exec.Command("go", append(append([]string{"build"}, buildFlags...), "-o", assay, "assay/cmd/assay")...)
+		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build assay: %v\n%s", err, out)
 			return 1
 		}
@@ -146,6 +147,9 @@ func (h *house) supervise(name string, argv []string) *process {
 	h.t.Cleanup(func() {
 		p.end(syscall.SIGKILL)
 		<-p.done
+		if raw, err := os.ReadFile(p.log); err == nil && bytes.Contains(raw, []byte("DATA RACE")) {
+			h.t.Errorf("%s has a data race", p.name)
+		}
 		if h.t.Failed() {
 			h.t.Logf("%s, started %d times, last end %v:\n%s", name, p.starts, p.last, p.tail())
 		}
