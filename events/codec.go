@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -45,7 +46,8 @@ type typeVersion struct {
 	version int
 }
 
-type constructor func(jsontext.Value) (Payload, error)
+// constructor reads the next value of dec as a payload.
+type constructor func(dec *jsontext.Decoder, opts ...json.Options) (Payload, error)
 
 // envelope is Event as it stands in the bytes. Extension attributes that it
 // does not name stay in the stored bytes and are not decoded.
@@ -74,6 +76,14 @@ type envelope struct {
 // taken to have passed schema.Check once, so ranges and patterns are not
 // checked again; what cannot be represented is ErrMalformed.
 func Decode(raw []byte) (*Event, error) {
+	if e := decodeOnce(raw); e != nil {
+		return e, nil
+	}
+	return decodeTwice(raw)
+}
+
+// decodeTwice reads the envelope and then the payload.
+func decodeTwice(raw []byte) (*Event, error) {
 	e, err := DecodeEnvelope(raw)
 	if err != nil {
 		return nil, err
@@ -83,10 +93,21 @@ func Decode(raw []byte) (*Event, error) {
 		e.Data = &Unknown{TypeName: e.Type, Data: e.RawData}
 		return e, nil
 	}
-	if e.Data, err = read(e.RawData); err != nil {
+	if e.Data, err = readData(read, e.RawData); err != nil {
 		return nil, fmt.Errorf("%w: data of %s: %w", ErrMalformed, e.Type, err)
 	}
 	return e, nil
+}
+
+// readData reads a payload from its bytes alone.
+func readData(read constructor, data jsontext.Value) (Payload, error) {
+	p, err := read(jsontext.NewDecoder(bytes.NewBuffer(data)))
+	if _, ok := errors.AsType[*json.SemanticError](err); ok {
+		// JSON Schema counts 5.0 and 1e3 as integers and clients do write
+		// them; the fast path reads plain digits only.
+		return read(jsontext.NewDecoder(bytes.NewBuffer(data)), anyInteger)
+	}
+	return p, err
 }
 
 // DecodeEnvelope reads everything but the payload: Data is nil and RawData
@@ -145,16 +166,9 @@ type payloadOf[T any] interface {
 	Payload
 }
 
-func decodeAs[T any, P payloadOf[T]](data jsontext.Value) (Payload, error) {
+func decodeAs[T any, P payloadOf[T]](dec *jsontext.Decoder, opts ...json.Options) (Payload, error) {
 	p := P(new(T))
-	err := json.Unmarshal(data, p)
-	if _, ok := errors.AsType[*json.SemanticError](err); ok {
-		// JSON Schema counts 5.0 and 1e3 as integers and clients do write
-		// them; the fast path reads plain digits only.
-		p = P(new(T))
-		err = json.Unmarshal(data, p, anyInteger)
-	}
-	if err != nil {
+	if err := json.UnmarshalDecode(dec, p, opts...); err != nil {
 		return nil, err
 	}
 	return p, nil

@@ -65,7 +65,7 @@ func TestRegistryAgreesWithSchemas(t *testing.T) {
 		if current, ok := schema.Version(tv.name); !ok || tv.version > current {
 			t.Errorf("%v has no schema", tv)
 		}
-		p, err := read(jsontext.Value("{}"))
+		p, err := readData(read, jsontext.Value("{}"))
 		if err != nil || p.Type() != tv.name || p.Common() == nil {
 			t.Errorf("%v: got %T of type %q, %v", tv, p, p.Type(), err)
 		}
@@ -323,12 +323,44 @@ func TestPropertyClaimRoundTrip(t *testing.T) {
 	})
 }
 
+// checkOnce: the single pass finds what the long way finds, or leaves it to it.
+func checkOnce(tb testing.TB, raw []byte) (once bool) {
+	tb.Helper()
+	got := decodeOnce(raw)
+	if got == nil {
+		return false
+	}
+	want, err := decodeTwice(raw)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		tb.Fatalf("single pass: %+v\nlong way: %+v, %v\n%s", got, want, err, raw)
+	}
+	return true
+}
+
+func TestSinglePassEqualsLongWay(t *testing.T) {
+	for _, typ := range schema.Types() {
+		if !checkOnce(t, mustExample(t, typ)) {
+			t.Errorf("the example of %s took the long way", typ)
+		}
+	}
+	raw := string(mustExample(t, TypeGateChosen))
+	for _, odd := range []string{
+		strings.Replace(raw, `"id"`, `"\u0069d"`, 1),
+		strings.Replace(raw, `"data":`, ` "data" : `, 1),
+		strings.Replace(raw, `"specversion"`, `"Specversion"`, 1),
+		raw + " ", raw + "{}", raw[:len(raw)-1],
+	} {
+		checkOnce(t, []byte(odd))
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	for _, typ := range schema.Types() {
 		f.Add(mustExample(f, typ))
 	}
 	f.Add([]byte(`{"id":"a"},"principal":"operator/x"`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
+		checkOnce(t, raw)
 		e, err := Decode(raw)
 		_, fault := schema.Check(raw)
 		if err != nil {

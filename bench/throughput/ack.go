@@ -82,6 +82,7 @@ func ackRow(ctx context.Context, o options, h, bare *house, m *mix) (Row, error)
 	}
 	r := Row{Name: "ack", Unit: "µs", Assay: spread(ours.p50), Against: spread(theirs.p50), Target: 2, AtMost: true}
 	r.Ratio = r.Assay.Median / r.Against.Median
+	r.BestRatio = r.Assay.Min / r.Against.Min
 	r.Met = r.Ratio <= r.Target
 	p, q := spread(ours.p99), spread(theirs.p99)
 	r.Note = fmt.Sprintf("p50; p99 %.0f µs against %.0f µs, %.2f", p.Median, q.Median, p.Median/q.Median)

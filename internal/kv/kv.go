@@ -226,6 +226,28 @@ func (d *DB) Scan(prefix, after []byte, fn func(key, value []byte) error) error 
 	return scan(d.db, prefix, after, fn)
 }
 
+// LastKey returns a copy of the last key with the prefix, or ErrNotFound.
+func (d *DB) LastKey(prefix []byte) (key []byte, err error) {
+	if err := d.enter(); err != nil {
+		return nil, err
+	}
+	defer d.leave()
+	it, err := d.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: PrefixEnd(prefix)})
+	if err != nil {
+		return nil, fmt.Errorf("last key: %w", err)
+	}
+	if it.Last() {
+		key = bytes.Clone(it.Key())
+	}
+	if err := it.Close(); err != nil {
+		return nil, fmt.Errorf("last key: %w", err)
+	}
+	if key == nil {
+		return nil, ErrNotFound
+	}
+	return key, nil
+}
+
 // Sync makes every batch committed before the call durable.
 func (d *DB) Sync() error {
 	b := d.NewBatch()

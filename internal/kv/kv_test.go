@@ -276,3 +276,27 @@ func TestPrefixEnd(t *testing.T) {
 		}
 	})
 }
+
+func TestLastKey(t *testing.T) {
+	d, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	b := d.NewBatch()
+	defer b.Close()
+	for _, k := range []string{"a1", "b1", "b2", "b2\xff", "c"} {
+		b.Put([]byte(k), nil)
+	}
+	if err := b.Commit(false); err != nil {
+		t.Fatal(err)
+	}
+	for prefix, want := range map[string]string{"a": "a1", "b": "b2\xff", "b1": "b1", "c": "c", "": "c"} {
+		if got, err := d.LastKey([]byte(prefix)); err != nil || string(got) != want {
+			t.Errorf("last key of %q is %q, %v; want %q", prefix, got, err, want)
+		}
+	}
+	if got, err := d.LastKey([]byte("d")); !errors.Is(err, ErrNotFound) {
+		t.Errorf("last key of a prefix without keys is %q, %v", got, err)
+	}
+}

@@ -74,6 +74,25 @@ func (x *index) lookup(k idKey) (entry, bool, error) {
 	return e, true, nil
 }
 
+// largest is the largest id that the index has of a principal; all zeros when
+// it has none.
+func (x *index) largest(principal string) (id [16]byte, err error) {
+	prefix := idKey{principal: principal}.bytes()
+	prefix = prefix[:len(prefix)-len(id)]
+	key, err := x.db.LastKey(prefix)
+	if errors.Is(err, kv.ErrNotFound) {
+		return id, nil
+	}
+	if err != nil {
+		return id, err
+	}
+	if len(key) != len(prefix)+len(id) {
+		return id, fmt.Errorf("index key of %d bytes: %w", len(key), ledger.ErrCorrupt)
+	}
+	copy(id[:], key[len(prefix):])
+	return id, nil
+}
+
 func putEntry(b *kv.Batch, k idKey, e entry) {
 	var v [16 + 64]byte
 	binary.BigEndian.PutUint64(v[:], uint64(e.seq))

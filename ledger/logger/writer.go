@@ -1,6 +1,7 @@
 package logger
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -26,7 +27,9 @@ type writer struct {
 	tree *ledger.Tree
 	tip  position // last record built; equal to head when nothing is under way
 
-	pending  map[idKey]*written         // built, not yet indexed
+	pending map[idKey]*written // built, not yet indexed
+	// largest is at least the largest id of a principal that is built or indexed.
+	largest  map[string][16]byte
 	foreign  map[ledger.Seq]ledger.Hash // messages of others without acknowledgement
 	ownQueue []ownEvent                 // events of the logger itself
 	started  bool                       // logger.started is built
@@ -90,6 +93,7 @@ func (w *writer) init(l *Logger) {
 	w.l = l
 	w.tree = &ledger.Tree{}
 	w.pending = map[idKey]*written{}
+	w.largest = map[string][16]byte{}
 	w.foreign = map[ledger.Seq]ledger.Hash{}
 	l.queues.wake = make(chan struct{}, 1)
 }
@@ -244,7 +248,7 @@ func (w *writer) take(b *batch, r *request, i int) {
 		return
 	}
 	if !known {
-		e, indexed, err := w.l.index.lookup(key)
+		e, indexed, err := w.lookup(key)
 		if err != nil {
 			w.l.cfg.Log.Error().Err(err).Msg("look up event id")
 			why := unavailable("the logger's index failed")
@@ -268,6 +272,28 @@ func (w *writer) take(b *batch, r *request, i int) {
 		rec.acks = w.acknowledges(r.source.id, it.raw)
 	}
 	w.pending[key] = rec
+}
+
+// lookup finds the event in the index. Most ids are UUIDv7 and grow with time:
+// one above every id that was ever taken of the principal is not there, which
+// spares the index a search for each new event.
+func (w *writer) lookup(key idKey) (entry, bool, error) {
+	largest, asked := w.largest[key.principal]
+	if !asked {
+		var err error
+		if largest, err = w.l.index.largest(key.principal); err != nil {
+			return entry{}, false, err
+		}
+	}
+	above := bytes.Compare(key.id[:], largest[:]) > 0
+	if above {
+		largest = key.id
+	}
+	w.largest[key.principal] = largest
+	if above {
+		return entry{}, false, nil
+	}
+	return w.l.index.lookup(key)
 }
 
 // closed says why nothing of this kind is taken at present; nil if it is.

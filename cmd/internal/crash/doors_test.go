@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -46,6 +47,13 @@ func TestSecondServiceIsRefused(t *testing.T) {
 		h.run("", args...).says(t, strings.Join(args, " ")+" beside up", 1, "already runs on this directory")
 	}
 	h.run("", "status").says(t, "status", 0, "serving")
+
+	// A store that is being written to is never copied: torn, it would look
+	// tampered with.
+	if err := os.Remove(filepath.Join(h.dir.Run(), "nats.url")); err != nil {
+		t.Fatal(err)
+	}
+	h.run("", "verify").says(t, "verify without the address", 1, "a broker runs on "+string(h.dir)+" but cannot be read from")
 	up.stop()
 }
 
