@@ -73,7 +73,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.records, "records", 200_000, "records appended in a round")
 	f.IntVar(&o.rounds, "rounds", 3, "times that the two sides of a row alternate")
 	f.IntVar(&o.message, "message", 500, "events in an intake message")
-	f.IntVar(&o.flight, "flight", 12, "intake messages in flight on each of the three connections")
+	f.IntVar(&o.flight, "flight", 24, "intake messages in flight on each of the three connections")
 	f.IntVar(&o.acks, "acks", 1000, "events of the ack row in a round")
 	f.StringVar(&o.only, "only", "", "one row: "+strings.Join(rowNames, ", "))
 	f.BoolVar(&o.json, "json", false, "print one JSON object")

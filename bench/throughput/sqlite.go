@@ -25,12 +25,13 @@ type sqlite struct{ program string }
 // the repository as the working directory or above it.
 func buildSQLite(ctx context.Context, scratch string) (*sqlite, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoSQLite, err)
+	root := strings.TrimSpace(string(out))
+	if err != nil || root == "" {
+		return nil, fmt.Errorf("%w: the working directory is not in assay's module", errNoSQLite)
 	}
 	s := &sqlite{program: filepath.Join(scratch, "sqlite")}
 	cmd := exec.CommandContext(ctx, "go", "build", "-o", s.program, ".")
-	cmd.Dir = filepath.Join(strings.TrimSpace(string(out)), "bench", "sqlite")
+	cmd.Dir = filepath.Join(root, "bench", "sqlite")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOWORK=off")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %w: %s", errNoSQLite, err, bytes.TrimSpace(text))

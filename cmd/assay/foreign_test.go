@@ -61,7 +61,7 @@ func TestForeignMessageIsAcknowledged(t *testing.T) {
 	if _, err := nc.RequestMsg(&nats.Msg{Subject: "ledger.gate.chosen", Data: []byte("not a record")}, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if out := c.must(1, gate, "emit", "--timeout", "1s"); !strings.Contains(out, "unavailable") {
+	if out := c.must(1, gate, "emit", "--timeout", "3s"); !strings.Contains(out, "unavailable") {
 		t.Errorf("emit beside a foreign message: %s", out)
 	}
 	if out := c.must(0, "", "status"); !strings.Contains(out, "foreign_record message 4") {

@@ -38,12 +38,16 @@ func (c *replayCmd) Run(a *app) error {
 	}
 	e, err := c.open(a)
 	if err != nil {
-		return err
+		return notCompared(err)
 	}
 	defer e.Close()
 	r, err := a.replay(e, to, known)
+	var broken *projector.LinkError
+	if errors.As(err, &broken) {
+		return err // it was read, and does not hold
+	}
 	if err != nil {
-		return err
+		return notCompared(err)
 	}
 	if err := a.print(r, func(w io.Writer) { printReplay(w, r) }); err != nil {
 		return err

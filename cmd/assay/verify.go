@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -43,17 +44,27 @@ func (c *verifyCmd) Run(a *app) error {
 	}
 	e, err := c.open(a)
 	if err != nil {
-		return err
+		return notCompared(err)
 	}
 	defer e.Close()
 	report, err := a.verify(e, anchor)
 	if err != nil {
-		return err
+		return notCompared(err)
 	}
 	if err := a.print(report, func(w io.Writer) { printReport(w, report, e.Origin()) }); err != nil {
 		return err
 	}
 	return verdictError(report.Verdict)
+}
+
+// notCompared is the end of a check that could not read what it had to check:
+// neither a yes nor a no. A directory that was never initialised stays an
+// error of use.
+func notCompared(err error) error {
+	if errors.Is(err, node.ErrNotInitialised) {
+		return err
+	}
+	return &exitError{exitNotCompare, err}
 }
 
 func (a *app) verify(e node.Evidence, anchor ledger.Anchor) (ledger.Report, error) {

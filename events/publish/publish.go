@@ -326,17 +326,21 @@ func noReceipt(ctx context.Context, last error) error {
 // exchange waits for the answer to the first attempt, whose outcome was a and
 // err, and sends body again until read accepts an answer.
 func (c *Client) exchange(ctx context.Context, body []byte, a *attempt, err error, read func([]byte) (retry *Refusal, err error)) error {
+	var said *Refusal // the ledger's last word: it tells more than a silence after it
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		var answer []byte
 		if err == nil {
 			answer, err = a.wait(ctx)
+		}
+		if err != nil && ctx.Err() != nil && said != nil {
+			err = said
 		}
 		if err == nil {
 			retry, rerr := read(answer)
 			if retry == nil {
 				return rerr
 			}
-			err = retry
+			err, said = retry, retry
 			pause = max(pause, time.Duration(*retry.RetryAfter*float64(time.Second)))
 		}
 		var refused *Refusal

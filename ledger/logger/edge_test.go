@@ -146,10 +146,12 @@ func TestAnotherLoggerFences(t *testing.T) {
 	for name, withPrefix := range map[string]bool{"instead of the batch": false, "behind a part of it": true} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t)
+			h.s.max = 25
 			s := h.start()
 			before := s.l.Status().CheckpointSize
 			release := s.held()
 			p := s.submitBatch(principal.Agent, gates(t, 25))
+			next := s.submit(principal.Agent, gate(t)) // for the batch behind it
 			barrier := fault{hold: make(chan struct{}), took: make(chan struct{})}
 			if withPrefix {
 				h.s.then(fault{outcome: prefix, k: 4})
@@ -166,6 +168,9 @@ func TestAnotherLoggerFences(t *testing.T) {
 				if a.code() != "unavailable" || a.Error.RetryAfter == nil {
 					t.Errorf("%+v", a)
 				}
+			}
+			if a := next.wait(); a.code() != "unavailable" {
+				t.Errorf("%+v", a)
 			}
 			s.mustRefuse(principal.Agent, gate(t), "unavailable")
 			st := s.l.Status()

@@ -423,3 +423,15 @@ func insist(nc *nats.Conn, raw []byte) (a answer, err error) {
 	}
 	return a, err
 }
+
+// TestStopWithCountsAndNoBroker: a stop does not wait for ever to write down
+// what was counted, and still signs.
+func TestStopWithCountsAndNoBroker(t *testing.T) {
+	h := newHouse(t)
+	s := h.start()
+	s.must(principal.Agent, gate(t))
+	s.sources[principal.Agent].CountDropped(3)
+	h.s.then(slices.Repeat([]fault{{outcome: lost}}, 1000)...)
+	s.stop()
+	h.fullySigned()
+}

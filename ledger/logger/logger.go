@@ -327,6 +327,10 @@ func (l *Logger) Run(ctx context.Context) error {
 	l.queues.refuseAll(errStopping)
 	if err == nil {
 		err = l.w.farewell()
+		if errors.Is(err, context.DeadlineExceeded) {
+			l.cfg.Log.Error().Err(err).Msg("the last counts are lost")
+			err = nil
+		}
 	} else if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil // stopped with an append undecided: the next start finds out
 	}

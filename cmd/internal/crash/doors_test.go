@@ -21,6 +21,7 @@ func (r result) says(t *testing.T, what string, code int, text string) {
 
 // A second service on a directory is refused, says why, and harms nothing.
 func TestSecondServiceIsRefused(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	b := h.serve("broker", "--port", strconv.Itoa(h.port))
 	h.awaitServed("broker")
@@ -60,6 +61,7 @@ func TestSecondServiceIsRefused(t *testing.T) {
 // Killed services leave sockets and an address behind; commands see that
 // nothing answers there, say so, or do without.
 func TestLeftoversOfKilledServices(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	up := h.supervise("up", []string{assay, "--dir", string(h.dir), "up"})
 	h.awaitServed("assay")
@@ -102,6 +104,7 @@ func TestLeftoversOfKilledServices(t *testing.T) {
 
 // Services find a broker that comes back at another port.
 func TestServicesFollowTheBroker(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	b := h.serve("broker", "--port", "0") // any free one, each time
 	h.awaitServed("broker")

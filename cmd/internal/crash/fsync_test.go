@@ -23,6 +23,7 @@ func TestFsyncBeforeReply(t *testing.T) {
 	if err != nil {
 		t.Skip("strace is not installed: that the broker fsyncs before it replies is not shown")
 	}
+	t.Parallel()
 	h := newHouse(t)
 	trace := filepath.Join(t.TempDir(), "trace")
 	// -D makes the broker, not strace, the supervisor's child.

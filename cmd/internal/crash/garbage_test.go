@@ -39,6 +39,7 @@ const (
 // line is answered and accounted for in the ledger, the logger goes on, and
 // neither process grows with the amount.
 func TestGarbageLeavesMemoryFlat(t *testing.T) {
+	t.Parallel()
 	size := int64(envInt(t, "ASSAY_GARBAGE_MB", 64)) << 20
 	h := newHouse(t)
 	up := h.supervise("up", []string{assay, "--dir", string(h.dir), "up", "--port", strconv.Itoa(h.port)})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -63,14 +64,21 @@ func newHouse(t testing.TB) *house {
 	return h
 }
 
+// freePort is a port below those that the system hands out: while the broker
+// is down, no connection, not even one to that very port, can take it.
 func freePort(t testing.TB) int {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := 20_000 + rand.IntN(12_000)
+		if ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			if err := ln.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return port
+		}
 	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port")
+	return 0
 }
 
 func (h *house) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", h.port) }

@@ -192,6 +192,7 @@ func storm(l *load, services map[string]*process, rounds int, rng *rand.Rand) ki
 // An ack holds through kill -9 of any service at any time: each acked event is
 // in the ledger exactly once, where its receipt says.
 func TestAckedEventsSurviveKills(t *testing.T) {
+	t.Parallel()
 	rounds := envInt(t, "ASSAY_CRASH_ROUNDS", 4)
 	seed := uint64(envInt(t, "ASSAY_CRASH_SEED", int(time.Now().UnixNano()&0x7fffffff)))
 	t.Logf("ASSAY_CRASH_ROUNDS=%d ASSAY_CRASH_SEED=%d", rounds, seed)
