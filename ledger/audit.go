@@ -46,8 +46,9 @@ type Foreign struct {
 	SHA256       string `json:"sha256"` // leaf hash
 	Acknowledged bool   `json:"acknowledged"`
 
-	reason string // why it is no record of the logger
-	blame  string // the finding about the predecessor when not acknowledged
+	reason  string // why it is no record of the logger
+	altered bool   // no record names it as its predecessor
+	blame   string // the finding about the predecessor when not acknowledged
 }
 
 // Anchor is what an audit trusts: the log's public key and checkpoints.
@@ -165,7 +166,9 @@ func (d *Auditor) settle(confirmed bool) {
 		}
 		d.foreign = append(d.foreign, f)
 	default:
-		d.bad.note(s.seq, "record %d was altered: %s", s.seq, s.reason)
+		// Its successor does not name it either. Only an acknowledgement of its
+		// very bytes explains it: several foreign messages in a row.
+		d.foreign = append(d.foreign, Foreign{Seq: s.seq, SHA256: d.last.String(), reason: s.reason, altered: true})
 	}
 }
 
@@ -269,6 +272,9 @@ func (d *Auditor) Report() Report {
 		switch {
 		case f.Acknowledged:
 			return false
+		case f.altered:
+			d.bad.note(f.Seq, "record %d was altered: %s", f.Seq, f.reason)
+			return true
 		case f.blame != "":
 			d.bad.note(f.Seq-1, "%s", f.blame)
 			return true

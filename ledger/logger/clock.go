@@ -3,6 +3,7 @@ package logger
 import (
 	"cmp"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,13 +68,18 @@ func (w *watch) read(c Clock) (step, passed time.Duration) {
 	return min(max(step, -maxStep), maxStep), passed
 }
 
-// watchClock records a step, and after ten idle seconds a tick.
-func (w *writer) watchClock() {
+// readClock takes the time of the records that are chained next. A step since
+// the last reading is recorded before any record that carries the time behind it.
+func (w *writer) readClock() {
 	step, passed := w.watch.read(w.l.cfg.Clock)
 	w.idle += passed
 	if step != 0 {
 		w.stepped(step)
 	}
+}
+
+// tick records after ten idle seconds that time went on.
+func (w *writer) tick() {
 	if w.idle >= idleTick {
 		w.own(&events.ClockTicked{Context: ownContext(), BootID: w.l.cfg.Clock.BootID(), MonotonicDeltaNS: int64(w.idle)})
 	}
@@ -87,6 +93,10 @@ func (w *writer) compareClock() {
 	}
 }
 
+// stepped puts the step before whatever else the logger has to say.
 func (w *writer) stepped(step time.Duration) {
 	w.own(&events.ClockStepped{Context: ownContext(), BootID: w.l.cfg.Clock.BootID(), StepNS: int64(step)})
+	if n := len(w.ownQueue); n > 1 {
+		w.ownQueue = slices.Insert(w.ownQueue[:n-1:n-1], 0, w.ownQueue[n-1])
+	}
 }

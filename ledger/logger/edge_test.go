@@ -564,3 +564,26 @@ func toolWithID(t tb, id string) []byte {
 	t.Helper()
 	return []byte(strings.Replace(string(mustTool(t)), `"ID"`, `"`+id+`"`, 1))
 }
+
+// A step is in the ledger before any record that carries the time behind it,
+// however little time passed since the clocks were last compared.
+func TestAStepComesBeforeTheTimeBehindIt(t *testing.T) {
+	h := newHouse(t)
+	s := h.start()
+	s.must(principal.Agent, gate(t))
+	h.clock.move(10*time.Millisecond, 3*time.Hour)
+	a := s.must(principal.Agent, gate(t))
+	s.stop()
+	steps := own[*events.ClockStepped](h)
+	if len(steps) != 1 || steps[0].StepNS != int64(3*time.Hour) {
+		t.Fatalf("%+v", steps)
+	}
+	before, err := ledger.ParseRecord(h.s.all()[a.Seq-2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ev, err := events.Decode(before.Event); err != nil || ev.Type != events.TypeClockStepped {
+		t.Errorf("before the stepped record stands %v, %v", ev, err)
+	}
+	h.fullySigned()
+}

@@ -187,6 +187,7 @@ func (w *writer) tryBuild() (*batch, error) {
 
 // build chains what waits: the logger's own events, then the queues in turn.
 func (w *writer) build() *batch {
+	w.readClock()
 	b := &batch{first: w.tip.seq + 1}
 	limit := w.l.cfg.Stream.MaxBatch()
 	if waiting := w.l.queues.waiting() + len(w.ownQueue); waiting < singlesBelow {
@@ -309,7 +310,7 @@ func (w *writer) closed(s *Source, it *item) *refusal {
 
 // chain adds one record to the batch.
 func (w *writer) chain(b *batch, who, namespace, typ string, event []byte) *written {
-	now := w.l.cfg.Clock.Wall()
+	now := w.watch.wall
 	if now.Before(w.tip.time) {
 		now = w.tip.time // ledger time never goes back; clock.stepped tells
 	}
@@ -573,7 +574,8 @@ func (w *writer) housekeeping() {
 	if w.quiet() {
 		return
 	}
-	w.watchClock()
+	w.readClock()
+	w.tick()
 	w.recordCounts()
 }
 
