@@ -54,7 +54,7 @@ func TestSecondServiceIsRefused(t *testing.T) {
 	if err := os.Remove(filepath.Join(h.dir.Run(), "nats.url")); err != nil {
 		t.Fatal(err)
 	}
-	h.run("", "verify").says(t, "verify without the address", 1, "a broker runs on "+string(h.dir)+" but cannot be read from")
+	h.run("", "verify").says(t, "verify without the address", 3, "a broker runs on "+string(h.dir)+" but cannot be read from")
 	up.stop()
 }
 

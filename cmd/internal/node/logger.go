@@ -24,6 +24,7 @@ type Logger struct {
 	sync   broker.SyncMode
 	store  *nats.Conn
 	intake *logger.Intake
+	cancel context.CancelFunc
 	done   chan struct{}
 	err    error
 }
@@ -35,38 +36,16 @@ func StartLogger(ctx context.Context, dir Dir, hub *Hub, local bool, software st
 	if err != nil {
 		return nil, err
 	}
-	store, err := hub.ConnectInProcess(principal.LoggerStore)
-	if err != nil {
+	l := &Logger{dir: dir, done: make(chan struct{})}
+	if l.store, err = hub.ConnectInProcess(principal.LoggerStore); err != nil {
 		return nil, err
 	}
-	sync, err := hub.CheckBroker(ctx, store)
-	if err != nil {
-		store.Close()
+	if err := l.open(ctx, hub, local, software, log); err != nil {
+		l.store.Close()
 		return nil, err
 	}
-	if sync == broker.SyncUnknown {
-		log.Warn().Msg("the broker does not tell whether it fsyncs before it acks: give its monitoring address with --monitor")
-	}
-	s, err := stream.New(store, stream.Config{})
-	if err != nil {
-		store.Close()
-		return nil, err
-	}
-	cfg := logger.Config{
-		Dir: string(dir.Logger()), Stream: s, Software: software, Log: log,
-		Quarantine: func(who string, raw []byte) {
-			// Bounded and best effort: the record of the rejection is what counts.
-			_ = store.Publish(QuarantineSubject+userOf(who), raw)
-		},
-	}
-	if local {
-		cfg.FreeBytes = dir.FreeBytes
-	}
-	l := &Logger{dir: dir, sync: sync, store: store, done: make(chan struct{})}
-	if l.Logger, err = logger.Open(ctx, cfg); err != nil {
-		store.Close()
-		return nil, err
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	l.cancel = cancel
 	go func() {
 		defer close(l.done)
 		l.err = l.Run(ctx)
@@ -75,9 +54,36 @@ func StartLogger(ctx context.Context, dir Dir, hub *Hub, local bool, software st
 		return hub.ConnectInProcess(principal.LoggerIntake, opts...)
 	}, file.Principals)
 	if err != nil {
-		return nil, err
+		l.cancel()
+		return nil, errors.Join(err, l.Wait())
 	}
 	return l, nil
+}
+
+// open holds the broker against what an ack promises and opens the ledger.
+func (l *Logger) open(ctx context.Context, hub *Hub, local bool, software string, log zerolog.Logger) (err error) {
+	if l.sync, err = hub.CheckBroker(ctx, l.store); err != nil {
+		return err
+	}
+	if l.sync == broker.SyncUnknown {
+		log.Warn().Msg("the broker does not tell whether it fsyncs before it acks: give its monitoring address with --monitor")
+	}
+	s, err := stream.New(l.store, stream.Config{})
+	if err != nil {
+		return err
+	}
+	cfg := logger.Config{
+		Dir: string(l.dir.Logger()), Stream: s, Software: software, Log: log,
+		Quarantine: func(who string, raw []byte) {
+			// Bounded and best effort: the record of the rejection is what counts.
+			_ = l.store.Publish(QuarantineSubject+userOf(who), raw)
+		},
+	}
+	if local {
+		cfg.FreeBytes = l.dir.FreeBytes
+	}
+	l.Logger, err = logger.Open(ctx, cfg)
+	return err
 }
 
 // Reload takes a changed principals file up.
@@ -93,7 +99,10 @@ func (l *Logger) Reload() error {
 // with ended or because it must not go on, and releases everything.
 func (l *Logger) Wait() error {
 	<-l.done
-	l.intake.Close()
+	l.cancel()
+	if l.intake != nil {
+		l.intake.Close()
+	}
 	err := errors.Join(l.err, l.Logger.Close())
 	l.store.Close()
 	return err
