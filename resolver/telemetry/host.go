@@ -177,7 +177,7 @@ func (h *Host) startOf(pid int) (uint64, bool) {
 		return 0, false
 	}
 	fields := bytes.Fields(stat[end+1:])
-	const state, start = 3 - 3, 22 - 3
+	const state, start = 0, 22 - 3 // of what follows field 2
 	if len(fields) <= start || bytes.ContainsAny(fields[state], "ZXx") {
 		return 0, false
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -162,10 +161,4 @@ func OpenViews(dir Dir, fn func(*projector.State) error) error {
 		err = fn(s)
 	}
 	return errors.Join(err, db.Close())
-}
-
-// parseSeq reads a record number.
-func parseSeq(s string) (ledger.Seq, bool) {
-	n, err := strconv.ParseUint(s, 10, 64)
-	return ledger.Seq(n), err == nil && n > 0
 }
