@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -86,7 +85,8 @@ func (h *house) emitGarbage(g *garbage) (e emission) {
 	t := h.t
 	t.Helper()
 	cmd := exec.Command(assay, "--dir", string(h.dir), "--json", "emit")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// Not tied to a thread's life, like the services: this test's goroutine may
+	// be on any thread. Its input ends with this process, and it with that.
 	var errs bytes.Buffer
 	cmd.Stdin, cmd.Stderr = g, &errs
 	out, err := cmd.StdoutPipe()
