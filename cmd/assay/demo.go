@@ -35,6 +35,9 @@ func (c *demoCmd) Run(a *app) (err error) {
 	if err != nil && !errors.Is(err, demo.ErrNotAsPromised) {
 		return err
 	}
+	if !c.Keep {
+		r.Dir = "" // it is about to be removed
+	}
 	if perr := a.print(r, func(w io.Writer) { printDemo(w, r, c.Keep) }); perr != nil {
 		return perr
 	}

@@ -124,6 +124,9 @@ type Deviation struct {
 	Got     string `json:"got"`
 }
 
+// Missing says that the stream does not exist.
+func (d Deviation) Missing() bool { return d.Setting == settingExists }
+
 func (d Deviation) String() string {
 	return fmt.Sprintf("stream %s: %s is %s, want %s", d.Stream, d.Setting, d.Got, d.Want)
 }

@@ -45,6 +45,9 @@ var (
 	ErrUndecided = errors.New("append undecided")
 	// ErrWrongSequence means that the stream does not end where the append expected.
 	ErrWrongSequence = errors.New("stream does not end at the expected sequence")
+	// ErrNoStream means that the broker has no LEDGER stream: it was never
+	// made, or it was deleted.
+	ErrNoStream = errors.New("the broker has no ledger stream")
 	// ErrNotFound means that the stream holds no message at a sequence.
 	ErrNotFound = errors.New("no message at this sequence")
 )
@@ -211,6 +214,9 @@ func (s *Stream) Head(ctx context.Context) (Head, error) {
 	}
 	if err := s.request(ctx, "STREAM.INFO."+Name, nil, &info); err != nil {
 		return Head{}, err
+	}
+	if info.Error != nil && info.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound {
+		return Head{}, ErrNoStream
 	}
 	if info.Error != nil {
 		return Head{}, fmt.Errorf("stream %s: %w", Name, info.Error)

@@ -44,7 +44,7 @@ type Config struct {
 
 // Result is what the demo measured.
 type Result struct {
-	Dir         string        `json:"dir"`
+	Dir         string        `json:"dir,omitzero"` // where it can be looked at
 	Seconds     float64       `json:"seconds"`
 	Records     uint64        `json:"records"`
 	Rejected    int64         `json:"rejected"`

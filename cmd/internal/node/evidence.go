@@ -103,6 +103,9 @@ func (e *streamEvidence) Close() error   { return e.close() }
 
 func (e *streamEvidence) Head(ctx context.Context) (ledger.Seq, error) {
 	h, err := e.Stream.Head(ctx)
+	if errors.Is(err, stream.ErrNoStream) {
+		return 0, nil // an empty ledger; a checkpoint will say whether it may be
+	}
 	return h.Last, err
 }
 

@@ -64,6 +64,9 @@ func (h *Hub) CheckBroker(ctx context.Context, nc *nats.Conn) (broker.SyncMode, 
 	}
 	var errs []error
 	for _, d := range deviations {
+		if d.Missing() {
+			return broker.SyncUnknown, fmt.Errorf("the broker has no stream %s: %w", d.Stream, ErrNotInitialised)
+		}
 		errs = append(errs, fmt.Errorf("%w: %s", ErrUnsafeBroker, d))
 	}
 	mode, err := h.syncMode(ctx)
