@@ -181,9 +181,23 @@ func syntaxFault(err error) *Fault {
 }
 
 // checkEvent validates bytes that checkBytes accepted.
+//
+// An event that the schemas let in keeps the limits by itself: they bound its
+// depth, and each of its numbers is read, and held to the range, once. Where
+// something is wrong the limits come first, whatever else it is.
 func checkEvent(raw []byte) (Checked, *rawFault) {
+	c, fault := readEvent(raw)
+	if fault != nil {
+		if s := (scan{b: raw}); !s.checkLimits() {
+			fault = &s.fault
+		}
+	}
+	return c, fault
+}
+
+func readEvent(raw []byte) (Checked, *rawFault) {
 	s := scan{b: raw}
-	if !s.checkLimits() || !s.envelope() {
+	if !s.envelope() {
 		return Checked{}, &s.fault
 	}
 	typ := s.stringAt(s.found.typ)
@@ -217,6 +231,8 @@ func (s *scan) checkVersion(info *typeInfo) *rawFault {
 	return nil
 }
 
+const numberRangeMessage = "beyond 2^53; send it as a string"
+
 // checkLimits holds every number and the depth of every value to the limits.
 func (s *scan) checkLimits() bool {
 	depth := 0
@@ -235,7 +251,7 @@ func (s *scan) checkLimits() bool {
 		case c == '-' || c >= '0' && c <= '9':
 			off := s.i
 			if !inRange(s.number()) {
-				return s.fail(off, CodeNumberRange, "beyond 2^53; send it as a string")
+				return s.fail(off, CodeNumberRange, numberRangeMessage)
 			}
 		default:
 			s.i++

@@ -93,6 +93,9 @@ func (r *reference) compare(tb testing.TB, raw []byte) (accepted bool) {
 	if (err == nil) != (fault == nil) {
 		tb.Errorf("Check: %v\nlibrary: %v\nin %s", fault, err, raw)
 	}
+	if s := (scan{b: raw}); fault == nil && !s.checkLimits() {
+		tb.Errorf("let in beyond the limits: %+v\nin %s", s.fault, raw)
+	}
 	return fault == nil
 }
 

@@ -275,6 +275,9 @@ func (s *scan) float(b bounds) bool {
 }
 
 func (s *scan) inBounds(lit []byte, off int, b bounds) bool {
+	if !inRange(lit) {
+		return s.fail(off, CodeNumberRange, numberRangeMessage)
+	}
 	if b.hasMin && compareNumber(lit, b.min) < 0 {
 		return s.fail(off, CodeBadValue, "less than "+strconv.FormatInt(b.min, 10))
 	}

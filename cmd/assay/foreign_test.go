@@ -58,7 +58,7 @@ func TestForeignMessageIsAcknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if _, err := nc.RequestMsg(&nats.Msg{Subject: "ledger.gate.chosen", Data: []byte("not a record")}, 5*time.Second); err != nil {
+	if _, err := nc.RequestMsg(&nats.Msg{Subject: "ledger.gate.chosen", Data: []byte("not\na record")}, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if out := c.must(1, gate, "emit", "--timeout", "3s"); !strings.Contains(out, "unavailable") {
@@ -81,6 +81,9 @@ func TestForeignMessageIsAcknowledged(t *testing.T) {
 	}
 	if out := c.must(0, "", "tail", "--from", "4", "--to", "4"); !strings.Contains(out, "FOREIGN") {
 		t.Errorf("tail: %s", out)
+	}
+	if out := c.must(1, "", "tail", "--raw", "--from", "1"); !strings.Contains(out, "message 4 holds a line break") {
+		t.Errorf("export: %s", out)
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for code, out, _ := c.run("", "replay"); code != 0; code, out, _ = c.run("", "replay") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -91,6 +92,9 @@ func (c *tailCmd) Run(a *app) error {
 
 func (c *tailCmd) write(a *app, w *bufio.Writer, seq ledger.Seq, body []byte) error {
 	if c.Raw {
+		if bytes.IndexByte(body, '\n') >= 0 {
+			return fmt.Errorf("message %d holds a line break, so that it is no record and cannot stand on a line; see `assay show %d`", seq, seq)
+		}
 		if _, err := w.Write(body); err != nil {
 			return err
 		}
