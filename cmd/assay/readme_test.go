@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"assay/schema"
 )
 
 // TestReadmeTour runs the README's tour as a newcomer would, in an empty folder.
@@ -40,5 +43,32 @@ func TestReadmeTour(t *testing.T) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the tour does not show %q", want)
 		}
+	}
+}
+
+// TestReadmePythonEvent runs the lines of the README's Python example that make
+// the event and the message, and asks whether the ledger would take them. The
+// lines around them need a NATS client for Python.
+func TestReadmePythonEvent(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed: the README's Python event is not tried")
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "    event = {")
+	event, _, ok2 := strings.Cut(rest, "    reply =")
+	if !ok || !ok2 || !strings.Contains(rest, `json.dumps(event, separators=(",", ":")).encode()`) {
+		t.Fatal("the README's Python example has another shape")
+	}
+	script := "import datetime, json, uuid\nevent = {" + event + "\nprint(json.dumps(event, separators=(\",\", \":\")))"
+	raw, err := exec.Command(python, "-c", script).Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, script)
+	}
+	if _, fault := schema.Check(bytes.TrimSpace(raw)); fault != nil {
+		t.Errorf("%v\n%s", fault, raw)
 	}
 }
