@@ -68,6 +68,7 @@ type Service struct {
 	stored   map[string][sha256.Size]byte // armed and resolved event id → its bytes' hash
 	applied  atomic.Uint64
 	differed atomic.Uint64
+	skipped  atomic.Uint64
 }
 
 // NewService stores the registry by its hash, so that what it judged can be
@@ -129,6 +130,9 @@ func (s *Service) Applied() ledger.Seq { return ledger.Seq(s.applied.Load()) }
 // Differed counts events that the ledger has in other bytes than this build
 // makes: another engine or registry was at work. The stored ones stand.
 func (s *Service) Differed() uint64 { return s.differed.Load() }
+
+// Skipped counts records that do not decode; they have no effect but on time.
+func (s *Service) Skipped() uint64 { return s.skipped.Load() }
 
 // Run folds the ledger up to each new checkpoint and publishes what that calls
 // for, and seals once it has caught up. It ends with ctx, whose error it
@@ -256,6 +260,7 @@ func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error 
 		if err != nil {
 			return permanent{err}
 		}
+		s.skipped.Store(uint64(s.machine.Skipped()))
 		s.tellSealer(rec)
 		for _, e := range emissions {
 			if err := s.publish(ctx, e); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"assay/internal/principal"
 	"assay/ledger/broker"
+	"assay/ledger/stream"
 )
 
 // message is a stored record with its subject.
@@ -41,7 +42,9 @@ func collect(ctx context.Context, h *house, first uint64, n int) ([]message, err
 // consume hands out the messages of LEDGER from seq first on until fn says that
 // it was the last.
 func consume(ctx context.Context, js jetstream.JetStream, first uint64, fn func(jetstream.Msg) (last bool)) error {
-	cons, err := js.OrderedConsumer(ctx, broker.LedgerStream, broker.ReadFrom(first))
+	cons, err := js.OrderedConsumer(ctx, broker.LedgerStream, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(first, 1),
+	})
 	if err != nil {
 		return err
 	}
@@ -52,7 +55,7 @@ func consume(ctx context.Context, js jetstream.JetStream, first uint64, fn func(
 			ended = true
 			close(done)
 		}
-	}, broker.PullOptions())
+	}, jetstream.PullMaxBytes(stream.PullBytes))
 	if err != nil {
 		return err
 	}

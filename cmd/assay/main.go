@@ -65,6 +65,7 @@ type cli struct {
 	Schema    schemaCmd    `cmd:"" help:"List and show event types."`
 	Tail      tailCmd      `cmd:"" help:"Print records as they come, or export them."`
 	Show      showCmd      `cmd:"" help:"Show a record, an event, a claim or a prediction."`
+	List      listCmd      `cmd:"" help:"List what the views hold: predictions, claims, rejections and the like."`
 	Verify    verifyCmd    `cmd:"" help:"Check every link, the Merkle root and the checkpoints."`
 	Replay    replayCmd    `cmd:"" help:"Rebuild every view from record 1 and compare the digest."`
 	Snapshot  snapshotCmd  `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`

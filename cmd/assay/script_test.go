@@ -77,6 +77,9 @@ func waitReady(ts *testscript.TestScript, neg bool, args []string) {
 	for range 300 {
 		var st node.Status
 		err = node.Ask(context.Background(), dir.Socket(), "GET", "/status", nil, &st)
+		if err == nil {
+			size = max(size, st.Logger.Size) // and whatever was taken meanwhile
+		}
 		if err == nil && st.Logger.CheckpointSize >= size && uint64(st.Projector.Seq) >= size {
 			return
 		}

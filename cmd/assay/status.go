@@ -69,7 +69,7 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 			fmt.Fprintf(w, "  telemetry  %d batches received, %d refused, %d lost, %d dropped\n", t.Received, t.Refused, t.Lost, t.Dropped)
 		}
 		if r := s.Resolver; r != nil {
-			fmt.Fprintf(w, "  resolver   at %d, %d stored events differ from this engine's\n", r.Applied, r.Differed)
+			fmt.Fprintf(w, "  resolver   at %d, %d stored events differ from this engine's, %d records skipped\n", r.Applied, r.Differed, r.Skipped)
 		}
 		for _, account := range slices.Sorted(maps.Keys(s.Refused)) {
 			fmt.Fprintf(w, "  refused by the broker: %d of %s\n", s.Refused[account], account)

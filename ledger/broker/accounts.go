@@ -55,9 +55,6 @@ func IntakeSubject(p principal.Principal) string { return "intake." + p.User() }
 // TelemetrySubject is where the sensor of this name publishes its samples.
 func TelemetrySubject(name string) string { return "telemetry." + name }
 
-// BufferSubject is where the ingress stores the samples of the sensor of this name.
-func BufferSubject(name string) string { return "buffer." + name }
-
 // AccountOf is the name of the principal's account.
 func AccountOf(p principal.Principal) string {
 	return principalPrefix + string(p.Role) + "_" + p.Name

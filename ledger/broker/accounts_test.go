@@ -203,7 +203,7 @@ func TestSensorReachesOnlyTheIngress(t *testing.T) {
 	_, err := ingress.Subscribe("telemetry.>", func(m *nats.Msg) {
 		// Only subject and data go on: the sender's headers would be the buffer's.
 		name := strings.TrimPrefix(m.Subject, "telemetry.")
-		if _, err := js.Publish(context.Background(), BufferSubject(name), m.Data); err == nil && m.Reply != "" {
+		if _, err := js.Publish(context.Background(), "buffer."+name, m.Data); err == nil && m.Reply != "" {
 			m.Respond([]byte("stored"))
 		}
 	})
@@ -299,7 +299,7 @@ func TestReaderReads(t *testing.T) {
 // readAll counts the records from first to last through an ordered consumer.
 func readAll(t testing.TB, js jetstream.JetStream, first, last uint64) int {
 	t.Helper()
-	c, err := js.OrderedConsumer(t.Context(), LedgerStream, ReadFrom(first))
+	c, err := js.OrderedConsumer(t.Context(), LedgerStream, readFrom(first))
 	must(t, err)
 	done, n := make(chan struct{}), 0
 	cc, err := c.Consume(func(m jetstream.Msg) {
@@ -310,7 +310,7 @@ func readAll(t testing.TB, js jetstream.JetStream, first, last uint64) int {
 		if n++; meta.Sequence.Stream == last {
 			close(done)
 		}
-	}, PullOptions())
+	}, pullOptions)
 	must(t, err)
 	select {
 	case <-done:
@@ -355,3 +355,10 @@ func TestReaderConsumerCannotWrite(t *testing.T) {
 		})
 	}
 }
+
+// readFrom and pullOptions read as the readers of LEDGER do.
+func readFrom(seq uint64) jetstream.OrderedConsumerConfig {
+	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(seq, 1)}
+}
+
+const pullOptions = jetstream.PullMaxBytes(8 << 20)

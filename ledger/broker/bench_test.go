@@ -36,7 +36,7 @@ func BenchmarkRead(b *testing.B) {
 			opt  []jetstream.PullConsumeOpt
 		}{
 			{"default", nil},
-			{"8MiB", []jetstream.PullConsumeOpt{PullOptions()}},
+			{"8MiB", []jetstream.PullConsumeOpt{pullOptions}},
 		} {
 			b.Run(c.name+"/"+o.name, func(b *testing.B) {
 				js, err := c.api(c.connect(b, c.user))
@@ -51,7 +51,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 func countRecords(b *testing.B, js jetstream.JetStream, records int, opts []jetstream.PullConsumeOpt) {
-	c, err := js.OrderedConsumer(b.Context(), LedgerStream, ReadFrom(1))
+	c, err := js.OrderedConsumer(b.Context(), LedgerStream, readFrom(1))
 	must(b, err)
 	done, n := make(chan struct{}), 0
 	cc, err := c.Consume(func(jetstream.Msg) {

@@ -11,9 +11,6 @@ import (
 	"assay/internal/principal"
 )
 
-// ReadBytes is how many bytes a reader asks for at a time; best of those measured.
-const ReadBytes = 8 << 20
-
 // Dial connects to a broker at url with the credential. It keeps reconnecting
 // for ever, unless the broker refuses the credential twice.
 func Dial(url string, c principal.Credential, opts ...nats.Option) (*nats.Conn, error) {
@@ -47,15 +44,3 @@ func ReadURL(dir string) (string, error) {
 func ReadAPI(nc *nats.Conn) (jetstream.JetStream, error) {
 	return jetstream.NewWithAPIPrefix(nc, ReadPrefix)
 }
-
-// ReadFrom is the ordered consumer that reads a stream from seq on, fastest
-// with PullOptions.
-func ReadFrom(seq uint64) jetstream.OrderedConsumerConfig {
-	return jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:   max(seq, 1),
-	}
-}
-
-// PullOptions are the options of Consume and Messages for reading a whole stream.
-func PullOptions() jetstream.PullMaxBytes { return jetstream.PullMaxBytes(ReadBytes) }

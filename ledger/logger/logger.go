@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/mod/sumdb/note"
 
 	"assay/events"
 	"assay/internal/durable"
@@ -251,9 +250,6 @@ func ownContext() events.Context {
 	component, capture := "logger", "live"
 	return events.Context{Component: &component, Capture: &capture}
 }
-
-// Key is the verifier of the logger's checkpoints.
-func (l *Logger) Key() note.Verifier { return l.keys.verifier }
 
 // Close releases the index and the lock; Run must have returned. What still
 // waits is answered.

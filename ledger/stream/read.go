@@ -14,8 +14,8 @@ import (
 	"assay/ledger"
 )
 
-// pullBytes is how much one pull of a read may carry: the best of those tried.
-const pullBytes = 8 << 20
+// PullBytes is how much one pull of a read may carry: the best of those tried.
+const PullBytes = 8 << 20
 
 // Read calls fn for each stored message from from to to in the stream's order;
 // with to 0 it goes on with new messages until ctx ends. Messages that the
@@ -76,7 +76,7 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 			stopped = true
 			finish(err)
 		}
-	}, jetstream.PullMaxBytes(pullBytes)) // the ordered consumer mends its own interruptions
+	}, jetstream.PullMaxBytes(PullBytes)) // the ordered consumer mends its own interruptions
 	if err != nil {
 		return fmt.Errorf("read from %d: %w", from, err)
 	}

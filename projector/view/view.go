@@ -228,12 +228,24 @@ func observer(r *projector.Record) bool {
 
 // Found is everything that one identifier names.
 type Found struct {
-	Events        []ledger.Seq  `json:"events"`
-	Claims        []Claim       `json:"claims"`
-	Predictions   []Prediction  `json:"predictions"`
-	Opportunities []Opportunity `json:"opportunities"`
-	Experiments   []Experiment  `json:"experiments"`
-	ToolCalls     []ToolCall    `json:"tool_calls"`
+	Events        []ledger.Seq      `json:"events"`
+	Claims        []FoundClaim      `json:"claims"`
+	Predictions   []FoundPrediction `json:"predictions"`
+	Opportunities []Opportunity     `json:"opportunities"`
+	Experiments   []Experiment      `json:"experiments"`
+	ToolCalls     []ToolCall        `json:"tool_calls"`
+}
+
+// FoundClaim is a claim with everything that happened to it.
+type FoundClaim struct {
+	Claim
+	History ClaimHistory `json:"history"`
+}
+
+// FoundPrediction is a prediction with its amendments, those without effect included.
+type FoundPrediction struct {
+	Prediction
+	Amendments []Resolution `json:"amendments"`
 }
 
 // Empty says that the identifier names nothing.
@@ -246,8 +258,8 @@ func (f *Found) Empty() bool {
 func Find(s *projector.State, id string) (f Found, err error) {
 	steps := []func() error{
 		func() (err error) { f.Events, err = FindEvent(s, id); return err },
-		func() (err error) { f.Claims, err = FindClaim(s, id); return err },
-		func() (err error) { f.Predictions, err = FindPrediction(s, id); return err },
+		func() (err error) { f.Claims, err = findClaims(s, id); return err },
+		func() (err error) { f.Predictions, err = findPredictions(s, id); return err },
 		func() (err error) { f.Opportunities, err = FindOpportunity(s, id); return err },
 		func() (err error) { f.Experiments, err = FindExperiment(s, id); return err },
 		func() (err error) { f.ToolCalls, err = FindToolCall(s, id); return err },
@@ -258,6 +270,34 @@ func Find(s *projector.State, id string) (f Found, err error) {
 		}
 	}
 	return f, nil
+}
+
+func findClaims(s *projector.State, id string) (out []FoundClaim, err error) {
+	found, err := FindClaim(s, id)
+	for i := range found {
+		h, err := GetClaimHistory(s, &found[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, FoundClaim{found[i], h})
+	}
+	return out, err
+}
+
+func findPredictions(s *projector.State, id string) (out []FoundPrediction, err error) {
+	found, err := FindPrediction(s, id)
+	for _, p := range found {
+		f := FoundPrediction{Prediction: p}
+		err := ListAmendments(s, p.Namespace, id, func(r *Resolution) error {
+			f.Amendments = append(f.Amendments, *r)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, err
 }
 
 // opportunityOf is the opportunity that an event says it answers, or "".

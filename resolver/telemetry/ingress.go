@@ -27,15 +27,6 @@ const (
 // BufferSubject is where the ingress puts a source's batches.
 func BufferSubject(source string) string { return "buffer." + source }
 
-// BufferConfig is the buffer's stream. It is only a buffer: old messages give
-// way, and a crash of the machine may lose what was not sealed.
-func BufferConfig(maxBytes int64, maxAge time.Duration) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: StreamName, Subjects: []string{BufferSubject("*")}, Storage: jetstream.FileStorage,
-		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, MaxBytes: maxBytes, MaxAge: maxAge,
-	}
-}
-
 // IngressConfig is one ingress.
 type IngressConfig struct {
 	// Conn is a connection of the TELEMETRY account, which imports each

@@ -54,7 +54,7 @@ func (r *fixedReader) Read() []Sample {
 func TestSensorToBuffer(t *testing.T) {
 	nc, js := mustServer(t)
 	ctx := testContext(t)
-	if _, err := js.CreateStream(ctx, BufferConfig(1<<20, time.Hour)); err != nil {
+	if _, err := js.CreateStream(ctx, bufferConfig(1<<20, time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 10, 3, 12, 0, 0, 0, time.UTC)
@@ -99,7 +99,7 @@ func TestSensorToBuffer(t *testing.T) {
 func TestIngressRefuses(t *testing.T) {
 	nc, js := mustServer(t)
 	ctx := testContext(t)
-	if _, err := js.CreateStream(ctx, BufferConfig(1<<20, time.Hour)); err != nil {
+	if _, err := js.CreateStream(ctx, bufferConfig(1<<20, time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 10, 3, 12, 0, 0, 0, time.UTC)
@@ -169,7 +169,7 @@ func TestIngressRefuses(t *testing.T) {
 func TestBufferRewound(t *testing.T) {
 	_, js := mustServer(t)
 	ctx := testContext(t)
-	if _, err := js.CreateStream(ctx, BufferConfig(1<<20, time.Hour)); err != nil {
+	if _, err := js.CreateStream(ctx, bufferConfig(1<<20, time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -199,5 +199,13 @@ func TestBufferRewound(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled read: %v", err)
+	}
+}
+
+// bufferConfig is a small buffer stream.
+func bufferConfig(maxBytes int64, maxAge time.Duration) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: StreamName, Subjects: []string{BufferSubject("*")}, Storage: jetstream.FileStorage,
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, MaxBytes: maxBytes, MaxAge: maxAge,
 	}
 }

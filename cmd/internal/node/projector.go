@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -127,6 +128,17 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		if errors.Is(err, ErrNotFound) {
 			err = &httpError{http.StatusNotFound, err}
 		}
+		return out, err
+	})
+	handle(mux, "GET /list", func(r *http.Request) (out any, err error) {
+		limit, err := strconv.Atoi(r.FormValue("limit"))
+		if err != nil {
+			return nil, &httpError{http.StatusBadRequest, fmt.Errorf("limit: %w", err)}
+		}
+		err = p.View(func(s *projector.State) error {
+			out, err = List(s, r.FormValue("kind"), r.FormValue("namespace"), limit)
+			return err
+		})
 		return out, err
 	})
 	handle(mux, "POST /snapshot", func(r *http.Request) (any, error) {

@@ -123,11 +123,12 @@ func (r *Resolver) close() {
 type ResolverStatus struct {
 	Applied  ledger.Seq `json:"applied"`  // last record folded
 	Differed uint64     `json:"differed"` // stored events that this build would write otherwise
+	Skipped  uint64     `json:"skipped"`  // records that do not decode
 }
 
 // StatusOf is the service's status.
 func (r *Resolver) StatusOf() *ResolverStatus {
-	return &ResolverStatus{Applied: r.Applied(), Differed: r.Differed()}
+	return &ResolverStatus{Applied: r.Applied(), Differed: r.Differed(), Skipped: r.Skipped()}
 }
 
 // intakePublisher is the resolver's way into the intake.

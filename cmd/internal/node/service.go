@@ -105,7 +105,7 @@ func (s *Service) startBroker(ctx context.Context, cfg ServiceConfig) error {
 		return err
 	}
 	s.hub = EmbeddedHub(b, cfg.Dir.Creds())
-	s.reload, s.status = b.Reload, func(st *Status) { st.Refused, st.Sync = b.Refusals(), b.SyncMode() }
+	s.reload, s.status = b.Reload, func(st *Status) { st.Refused, st.Sync = refusals(b), b.SyncMode() }
 	s.wait = func() error {
 		<-ctx.Done()
 		return stopBroker(b)

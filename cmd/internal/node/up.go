@@ -143,13 +143,26 @@ type Status struct {
 	Projector *ProjectorStatus  `json:"projector,omitzero"`
 	Telemetry *TelemetryStatus  `json:"telemetry,omitzero"`
 	Resolver  *ResolverStatus   `json:"resolver,omitzero"`
-	Refused   map[string]uint64 `json:"refused_by_broker,omitzero"` // by account, counted from the broker's log
+	Refused   map[string]uint64 `json:"refused_by_broker,omitzero"` // by principal or account, counted from the broker's log
 }
 
 // Status asks every service of this process.
 func (u *Up) Status() Status {
 	return Status{
 		Services: "up", URL: u.Hub.URL(), Sync: u.Broker.SyncMode(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
-		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Refused: u.Broker.Refusals(),
+		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Refused: refusals(u.Broker),
 	}
+}
+
+// refusals counts what the broker itself refused, by principal where the
+// account is one's.
+func refusals(b *broker.Broker) map[string]uint64 {
+	out := map[string]uint64{}
+	for account, n := range b.Refusals() {
+		if id, ok := broker.PrincipalOf(account); ok {
+			account = id
+		}
+		out[account] += n
+	}
+	return out
 }

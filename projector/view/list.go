@@ -1,0 +1,76 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"assay/projector"
+)
+
+// ErrKind means that List was asked for a kind that there is not.
+var ErrKind = errors.New("unknown kind")
+
+// Kinds are what List can list.
+func Kinds() []string {
+	return []string{
+		"claims", "episodes", "experiments", "opportunities", "orphans", "parked", "predictions",
+		"rejections", "sequences", "skews", "tool_calls",
+	}
+}
+
+// List calls fn for everything of one kind in a namespace, in the order of ids
+// or, for orphans, rejections and skews, of records. Parked records are those
+// of every namespace: a record that could not be applied has none.
+func List(s *projector.State, kind, namespace string, fn func(any) error) error {
+	switch kind {
+	case "claims":
+		return ListClaims(s, namespace, func(v *Claim) error { return fn(v) })
+	case "episodes":
+		return ListEpisodes(s, namespace, func(v *Episode) error { return fn(v) })
+	case "experiments":
+		return ListExperiments(s, namespace, func(v *Experiment) error { return fn(v) })
+	case "opportunities":
+		return ListOpportunities(s, namespace, func(v *Opportunity) error { return fn(v) })
+	case "orphans":
+		return listOrphans(s, namespace, fn)
+	case "parked":
+		return s.Parked(func(v projector.Parked) error { return fn(v) })
+	case "predictions":
+		return ListPredictions(s, namespace, func(v *Prediction) error { return fn(v) })
+	case "rejections":
+		return ListRejections(s, namespace, func(v *Rejection) error { return fn(v) })
+	case "sequences":
+		return listSequences(s, namespace, fn)
+	case "skews":
+		return ListSkews(s, namespace, func(v *Skew) error { return fn(v) })
+	case "tool_calls":
+		return ListToolCalls(s, namespace, func(v *ToolCall) error { return fn(v) })
+	}
+	return fmt.Errorf("%w %q, want one of %v", ErrKind, kind, Kinds())
+}
+
+// listOrphans merges the projections' orphans by record.
+func listOrphans(s *projector.State, namespace string, fn func(any) error) error {
+	var all []Orphan
+	for _, p := range []string{Claims, Experiments, Predictions} {
+		err := Orphans(s, p, namespace, func(o *Orphan) error {
+			all = append(all, *o)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Orphan) int { return int(a.Seq) - int(b.Seq) })
+	for i := range all {
+		if err := fn(&all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func listSequences(s *projector.State, namespace string, fn func(any) error) error {
+	return list(s, Episodes, func(v *SourceSequence) error { return fn(v) }, sourceKind, namespace)
+}
