@@ -311,9 +311,12 @@ func (a *attempt) wait(ctx context.Context) ([]byte, error) {
 		}
 		return body, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer: %w", ctx.Err())
+		return nil, fmt.Errorf("%w: %w", errNoAnswer, ctx.Err())
 	}
 }
+
+// errNoAnswer means that an attempt's time went by in silence.
+var errNoAnswer = errors.New("no answer")
 
 // noReceipt says that the caller's patience ended, and what was last in the way.
 func noReceipt(ctx context.Context, last error) error {
@@ -326,14 +329,17 @@ func noReceipt(ctx context.Context, last error) error {
 // exchange waits for the answer to the first attempt, whose outcome was a and
 // err, and sends body again until read accepts an answer.
 func (c *Client) exchange(ctx context.Context, body []byte, a *attempt, err error, read func([]byte) (retry *Refusal, err error)) error {
-	var said *Refusal // the ledger's last word: it tells more than a silence after it
+	var said error // the last answer: it tells more than a silence after it
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		var answer []byte
 		if err == nil {
 			answer, err = a.wait(ctx)
 		}
-		if err != nil && ctx.Err() != nil && said != nil {
+		switch silent := errors.Is(err, errNoAnswer); {
+		case silent && ctx.Err() != nil && said != nil:
 			err = said
+		case err != nil && !silent:
+			said = err
 		}
 		if err == nil {
 			retry, rerr := read(answer)
