@@ -87,6 +87,37 @@ type LedgerOpened struct {
 	Software          string  `json:"software"`
 }
 
+// LedgerKeyRotated says that the log signs with NewKey from this record on. The
+// signatures are over ledger.RotationText; either the old key or the recovery
+// key signs beside the new one.
+type LedgerKeyRotated struct {
+	Context           Context `json:"context"`
+	OldKey            string  `json:"old_key"` // note verifier keys
+	NewKey            string  `json:"new_key"`
+	OldSignature      *string `json:"old_signature,omitzero"` // as in a note's signature line
+	NewSignature      string  `json:"new_signature"`
+	RecoveryKey       *string `json:"recovery_key,omitzero"`       // nkeys public operator key
+	RecoverySignature *string `json:"recovery_signature,omitzero"` // base64, bare Ed25519
+}
+
+// LedgerRestored says that the records Size+1 to KnownSize, which Checkpoint
+// signs, were lost when the ledger was restored from a backup.
+type LedgerRestored struct {
+	Context    Context `json:"context"`
+	Size       uint64  `json:"size"` // records that the backup held
+	KnownSize  uint64  `json:"known_size"`
+	KnownRoot  string  `json:"known_root"` // hex
+	Checkpoint string  `json:"checkpoint"` // the signed note of the known size
+	AcceptedBy string  `json:"accepted_by"`
+}
+
+// BlobErased says that the content of a blob was removed.
+type BlobErased struct {
+	Context Context `json:"context"`
+	Ref     string  `json:"ref"` // sha256: and 64 hex digits
+	Reason  string  `json:"reason"`
+}
+
 // LoggerStarted is written by each start of the logger that has a head to name.
 type LoggerStarted struct {
 	Context  Context `json:"context"`

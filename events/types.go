@@ -4,6 +4,9 @@ package events
 const (
 	TypeLedgerOpened                = "ledger.opened"
 	TypeForeignAcknowledged         = "ledger.foreign_acknowledged"
+	TypeLedgerKeyRotated            = "ledger.key_rotated"
+	TypeLedgerRestored              = "ledger.restored"
+	TypeBlobErased                  = "blob.erased"
 	TypeLoggerStarted               = "logger.started"
 	TypeIntakeRejected              = "intake.rejected"
 	TypeClockTicked                 = "clock.ticked"
@@ -34,6 +37,9 @@ const (
 var registry = map[typeVersion]constructor{
 	{TypeLedgerOpened, 1}:                decodeAs[LedgerOpened],
 	{TypeForeignAcknowledged, 1}:         decodeAs[ForeignAcknowledged],
+	{TypeLedgerKeyRotated, 1}:            decodeAs[LedgerKeyRotated],
+	{TypeLedgerRestored, 1}:              decodeAs[LedgerRestored],
+	{TypeBlobErased, 1}:                  decodeAs[BlobErased],
 	{TypeLoggerStarted, 1}:               decodeAs[LoggerStarted],
 	{TypeIntakeRejected, 1}:              decodeAs[IntakeRejected],
 	{TypeClockTicked, 1}:                 decodeAs[ClockTicked],
@@ -63,6 +69,15 @@ func (*LedgerOpened) Type() string { return TypeLedgerOpened }
 
 // Type is "ledger.foreign_acknowledged".
 func (*ForeignAcknowledged) Type() string { return TypeForeignAcknowledged }
+
+// Type is "ledger.key_rotated".
+func (*LedgerKeyRotated) Type() string { return TypeLedgerKeyRotated }
+
+// Type is "ledger.restored".
+func (*LedgerRestored) Type() string { return TypeLedgerRestored }
+
+// Type is "blob.erased".
+func (*BlobErased) Type() string { return TypeBlobErased }
 
 // Type is "logger.started".
 func (*LoggerStarted) Type() string { return TypeLoggerStarted }
@@ -140,6 +155,15 @@ func (p *LedgerOpened) Common() *Context { return &p.Context }
 func (p *ForeignAcknowledged) Common() *Context { return &p.Context }
 
 // Common is the context block.
+func (p *LedgerKeyRotated) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *LedgerRestored) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *BlobErased) Common() *Context { return &p.Context }
+
+// Common is the context block.
 func (p *LoggerStarted) Common() *Context { return &p.Context }
 
 // Common is the context block.
@@ -210,6 +234,9 @@ func (*Unknown) Common() *Context { return &Context{} }
 
 func (*LedgerOpened) sealed()                {}
 func (*ForeignAcknowledged) sealed()         {}
+func (*LedgerKeyRotated) sealed()            {}
+func (*LedgerRestored) sealed()              {}
+func (*BlobErased) sealed()                  {}
 func (*LoggerStarted) sealed()               {}
 func (*IntakeRejected) sealed()              {}
 func (*ClockTicked) sealed()                 {}

@@ -3,6 +3,7 @@
 package schema
 
 var types = [...]typeInfo{
+	{name: "blob.erased", version: 1, urn: "urn:assay:blob.erased:1", writers: []Role{RoleOperator}, check: (*scan).blobErased},
 	{name: "claim.recorded", version: 1, urn: "urn:assay:claim.recorded:1", writers: []Role{RoleAgent}, check: (*scan).claimRecorded},
 	{name: "claim.revised", version: 1, urn: "urn:assay:claim.revised:1", writers: []Role{RoleAgent}, check: (*scan).claimRevised},
 	{name: "clock.confirmed", version: 1, urn: "urn:assay:clock.confirmed:1", writers: []Role{RoleOperator}, check: (*scan).clockConfirmed},
@@ -16,7 +17,9 @@ var types = [...]typeInfo{
 	{name: "graph.written", version: 1, urn: "urn:assay:graph.written:1", writers: []Role{RoleDispatcher, RoleAgent}, check: (*scan).graphWritten},
 	{name: "intake.rejected", version: 1, urn: "urn:assay:intake.rejected:1", writers: []Role{RoleLogger}, check: (*scan).intakeRejected},
 	{name: "ledger.foreign_acknowledged", version: 1, urn: "urn:assay:ledger.foreign_acknowledged:1", writers: []Role{RoleOperator}, check: (*scan).ledgerForeignAcknowledged},
+	{name: "ledger.key_rotated", version: 1, urn: "urn:assay:ledger.key_rotated:1", writers: []Role{RoleLogger}, check: (*scan).ledgerKeyRotated},
 	{name: "ledger.opened", version: 1, urn: "urn:assay:ledger.opened:1", writers: []Role{RoleLogger}, check: (*scan).ledgerOpened},
+	{name: "ledger.restored", version: 1, urn: "urn:assay:ledger.restored:1", writers: []Role{RoleLogger}, check: (*scan).ledgerRestored},
 	{name: "logger.started", version: 1, urn: "urn:assay:logger.started:1", writers: []Role{RoleLogger}, check: (*scan).loggerStarted},
 	{name: "opportunity.detected", version: 1, urn: "urn:assay:opportunity.detected:1", writers: []Role{RoleDetector}, check: (*scan).opportunityDetected},
 	{name: "outcome.recorded", version: 1, urn: "urn:assay:outcome.recorded:1", writers: []Role{RoleResolver, RoleOperator}, check: (*scan).outcomeRecorded},
@@ -32,121 +35,130 @@ var types = [...]typeInfo{
 // lookup is nil for an unknown type.
 func lookup(typ []byte) *typeInfo {
 	switch string(typ) {
-	case "claim.recorded":
+	case "blob.erased":
 		return &types[0]
-	case "claim.revised":
+	case "claim.recorded":
 		return &types[1]
-	case "clock.confirmed":
+	case "claim.revised":
 		return &types[2]
-	case "clock.stepped":
+	case "clock.confirmed":
 		return &types[3]
-	case "clock.ticked":
+	case "clock.stepped":
 		return &types[4]
-	case "experiment.executed":
+	case "clock.ticked":
 		return &types[5]
-	case "experiment.observed":
+	case "experiment.executed":
 		return &types[6]
-	case "experiment.proposed":
+	case "experiment.observed":
 		return &types[7]
-	case "fix.rechecked":
+	case "experiment.proposed":
 		return &types[8]
-	case "gate.chosen":
+	case "fix.rechecked":
 		return &types[9]
-	case "graph.written":
+	case "gate.chosen":
 		return &types[10]
-	case "intake.rejected":
+	case "graph.written":
 		return &types[11]
-	case "ledger.foreign_acknowledged":
+	case "intake.rejected":
 		return &types[12]
-	case "ledger.opened":
+	case "ledger.foreign_acknowledged":
 		return &types[13]
-	case "logger.started":
+	case "ledger.key_rotated":
 		return &types[14]
-	case "opportunity.detected":
+	case "ledger.opened":
 		return &types[15]
-	case "outcome.recorded":
+	case "ledger.restored":
 		return &types[16]
-	case "prediction.armed":
+	case "logger.started":
 		return &types[17]
-	case "prediction.recorded":
+	case "opportunity.detected":
 		return &types[18]
-	case "prediction.resolution_amended":
+	case "outcome.recorded":
 		return &types[19]
-	case "prediction.resolved":
+	case "prediction.armed":
 		return &types[20]
-	case "prediction.withdrawn":
+	case "prediction.recorded":
 		return &types[21]
-	case "telemetry.sealed":
+	case "prediction.resolution_amended":
 		return &types[22]
-	case "tool.called":
+	case "prediction.resolved":
 		return &types[23]
+	case "prediction.withdrawn":
+		return &types[24]
+	case "telemetry.sealed":
+		return &types[25]
+	case "tool.called":
+		return &types[26]
 	}
 	return nil
 }
 
 var (
-	words0  = []string{"KNOW", "RETRIEVE", "INFER", "ASK", "TEST", "ABSTAIN"}
-	words1  = []string{"live", "hook", "otlp", "imported"}
-	words2  = []string{"positive", "negative", "none", "unknown"}
-	words3  = []string{"observation", "intervention", "counterfactual"}
-	words4  = []string{"rung", "cause", "effect"}
-	words5  = []string{"evidence_id", "sha256"}
-	words6  = []string{"variable", "value"}
-	words7  = []string{"operator", "tool", "memory", "summary", "other_agent"}
-	words8  = []string{"observation", "reported", "derived", "assumption"}
-	words9  = []string{"hypothesis", "asserted", "retracted"}
-	words10 = []string{"context", "claim_id", "status"}
-	words11 = []string{"context", "claim_id", "old_status", "new_status"}
-	words12 = []string{"context", "stepped_seq"}
-	words13 = []string{"context", "boot_id", "step_ns"}
-	words14 = []string{"context", "boot_id", "monotonic_delta_ns"}
-	words15 = []string{"temporal_only", "confounded", "above_base_rate", "controlled"}
-	words16 = []string{"kind"}
-	words17 = []string{"refs", "digest", "summary"}
-	words18 = []string{"none", "known", "knowable", "window_open"}
-	words19 = []string{"instrument", "record", "operator_report", "sandbox"}
-	words20 = []string{"telemetry", "operator", "sandbox"}
-	words21 = []string{"id", "kind", "key"}
-	words22 = []string{"confirmed", "refuted", "void", "unresolved"}
-	words23 = []string{"tool"}
-	words24 = []string{"==", "!=", "<", "<=", ">", ">="}
-	words25 = []string{"count", "increase", "max", "min", "avg", "last", "quantile"}
-	words26 = []string{"signal", "reduce", "op", "value"}
-	words27 = []string{"length", "reduce", "op", "value"}
-	words28 = []string{"labels"}
-	words29 = []string{"action_end", "recorded_at"}
-	words30 = []string{"anchor", "length"}
-	words31 = []string{"criterion_version", "window"}
-	words32 = []string{"application/json"}
-	words33 = []string{"1.0"}
-	words34 = []string{"specversion", "id", "source", "type", "time", "dataschema", "data"}
-	words35 = []string{"context", "exp_id", "tool_call_id"}
-	words36 = []string{"context", "exp_id", "observed"}
-	words37 = []string{"claim_id", "outcome"}
-	words38 = []string{"context", "exp_id", "discriminates"}
-	words39 = []string{"confirmed", "not_confirmed", "inconclusive"}
-	words40 = []string{"context", "claim_id", "result", "source", "direct"}
-	words41 = []string{"context", "action"}
-	words42 = []string{"add", "update", "remove"}
-	words43 = []string{"context", "op", "cause", "effect"}
-	words44 = []string{"context", "principal", "code", "size", "count"}
-	words45 = []string{"context", "seq", "sha256"}
-	words46 = []string{"context", "origin", "public_key", "recovery_key_sha256", "schema_sha256", "software"}
-	words47 = []string{"context", "boot_id", "head_seq", "head_leaf", "software"}
-	words48 = []string{"why", "what_if", "which_fix", "root_cause", "will_x_help", "gap"}
-	words49 = []string{"context", "opportunity_id", "kind", "component", "detector_version", "text_span_hash"}
-	words50 = []string{"context", "what", "source", "direct"}
-	words51 = []string{"context", "pred_id", "registry_sha256", "window_open", "window_end", "cut_seq"}
-	words52 = []string{"context", "pred_id", "predicted_effect", "p", "criterion"}
-	words53 = []string{"late_telemetry", "corrected_telemetry", "engine"}
-	words54 = []string{"context", "pred_id", "supersedes", "cause", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
-	words55 = []string{"context", "pred_id", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
-	words56 = []string{"context", "pred_id"}
-	words57 = []string{"context", "source", "start", "end", "first", "last", "watermark", "sha256", "samples"}
-	words58 = []string{"cause", "effect"}
-	words59 = []string{"ok", "failed", "denied", "timeout"}
-	words60 = []string{"input_includes_cached", "input_excludes_cached"}
-	words61 = []string{"context", "tool_call_id", "tool", "status"}
+	words0  = []string{"live", "hook", "otlp", "imported"}
+	words1  = []string{"context", "ref", "reason"}
+	words2  = []string{"KNOW", "RETRIEVE", "INFER", "ASK", "TEST", "ABSTAIN"}
+	words3  = []string{"positive", "negative", "none", "unknown"}
+	words4  = []string{"observation", "intervention", "counterfactual"}
+	words5  = []string{"rung", "cause", "effect"}
+	words6  = []string{"evidence_id", "sha256"}
+	words7  = []string{"variable", "value"}
+	words8  = []string{"operator", "tool", "memory", "summary", "other_agent"}
+	words9  = []string{"observation", "reported", "derived", "assumption"}
+	words10 = []string{"hypothesis", "asserted", "retracted"}
+	words11 = []string{"context", "claim_id", "status"}
+	words12 = []string{"context", "claim_id", "old_status", "new_status"}
+	words13 = []string{"context", "stepped_seq"}
+	words14 = []string{"context", "boot_id", "step_ns"}
+	words15 = []string{"context", "boot_id", "monotonic_delta_ns"}
+	words16 = []string{"temporal_only", "confounded", "above_base_rate", "controlled"}
+	words17 = []string{"kind"}
+	words18 = []string{"refs", "digest", "summary"}
+	words19 = []string{"none", "known", "knowable", "window_open"}
+	words20 = []string{"instrument", "record", "operator_report", "sandbox"}
+	words21 = []string{"telemetry", "operator", "sandbox"}
+	words22 = []string{"id", "kind", "key"}
+	words23 = []string{"confirmed", "refuted", "void", "unresolved"}
+	words24 = []string{"tool"}
+	words25 = []string{"==", "!=", "<", "<=", ">", ">="}
+	words26 = []string{"count", "increase", "max", "min", "avg", "last", "quantile"}
+	words27 = []string{"signal", "reduce", "op", "value"}
+	words28 = []string{"length", "reduce", "op", "value"}
+	words29 = []string{"labels"}
+	words30 = []string{"action_end", "recorded_at"}
+	words31 = []string{"anchor", "length"}
+	words32 = []string{"criterion_version", "window"}
+	words33 = []string{"application/json"}
+	words34 = []string{"1.0"}
+	words35 = []string{"specversion", "id", "source", "type", "time", "dataschema", "data"}
+	words36 = []string{"context", "exp_id", "tool_call_id"}
+	words37 = []string{"context", "exp_id", "observed"}
+	words38 = []string{"claim_id", "outcome"}
+	words39 = []string{"context", "exp_id", "discriminates"}
+	words40 = []string{"confirmed", "not_confirmed", "inconclusive"}
+	words41 = []string{"context", "claim_id", "result", "source", "direct"}
+	words42 = []string{"context", "action"}
+	words43 = []string{"add", "update", "remove"}
+	words44 = []string{"context", "op", "cause", "effect"}
+	words45 = []string{"context", "principal", "code", "size", "count"}
+	words46 = []string{"context", "seq", "sha256"}
+	words47 = []string{"context", "old_key", "new_key", "new_signature"}
+	words48 = []string{"context", "origin", "public_key", "recovery_key_sha256", "schema_sha256", "software"}
+	words49 = []string{"context", "size", "known_size", "known_root", "checkpoint", "accepted_by"}
+	words50 = []string{"context", "boot_id", "head_seq", "head_leaf", "software"}
+	words51 = []string{"why", "what_if", "which_fix", "root_cause", "will_x_help", "gap"}
+	words52 = []string{"context", "opportunity_id", "kind", "component", "detector_version", "text_span_hash"}
+	words53 = []string{"context", "what", "source", "direct"}
+	words54 = []string{"context", "pred_id", "registry_sha256", "window_open", "window_end", "cut_seq"}
+	words55 = []string{"context", "pred_id", "predicted_effect", "p", "criterion"}
+	words56 = []string{"late_telemetry", "corrected_telemetry", "engine"}
+	words57 = []string{"context", "pred_id", "supersedes", "cause", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
+	words58 = []string{"context", "pred_id", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
+	words59 = []string{"context", "pred_id"}
+	words60 = []string{"context", "source", "start", "end", "first", "last", "watermark", "sha256", "samples"}
+	words61 = []string{"cause", "effect"}
+	words62 = []string{"ok", "failed", "denied", "timeout"}
+	words63 = []string{"input_includes_cached", "input_excludes_cached"}
+	words64 = []string{"context", "tool_call_id", "tool", "status"}
 )
 
 var pattern0 = pattern{
@@ -176,52 +188,6 @@ var pattern0 = pattern{
 }
 
 var pattern1 = pattern{
-	source:  "^[0-9a-f]{64}$",
-	width:   2,
-	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1},
-	next: []uint8{
-		0, 0, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8,
-		0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15, 0, 16,
-		0, 17, 0, 18, 0, 19, 0, 20, 0, 21, 0, 22, 0, 23, 0, 24,
-		0, 25, 0, 26, 0, 27, 0, 28, 0, 29, 0, 30, 0, 31, 0, 32,
-		0, 33, 0, 34, 0, 35, 0, 36, 0, 37, 0, 38, 0, 39, 0, 40,
-		0, 41, 0, 42, 0, 43, 0, 44, 0, 45, 0, 46, 0, 47, 0, 48,
-		0, 49, 0, 50, 0, 51, 0, 52, 0, 53, 0, 54, 0, 55, 0, 56,
-		0, 57, 0, 58, 0, 59, 0, 60, 0, 61, 0, 62, 0, 63, 0, 64,
-		0, 65, 0, 0,
-	},
-	final: []bool{65: true, 66: false},
-}
-
-var pattern2 = pattern{
-	source:  "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$",
-	width:   9,
-	classes: &[256]uint8{43: 1, 45: 2, 46: 3, 48: 4, 49: 4, 50: 4, 51: 4, 52: 4, 53: 4, 54: 5, 55: 5, 56: 5, 57: 5, 58: 6, 84: 7, 90: 8},
-	next: []uint8{
-		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 4, 4, 0, 0, 0, 0, 0, 0, 0, 5, 5, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 7, 0, 0, 0, 0, 0, 0, 0, 8, 8, 0, 0, 0,
-		0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 10, 0, 0, 0, 0, 0, 0, 0, 11, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 13, 13, 0, 0, 0, 0, 0, 0, 0, 14, 14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 15, 0, 0, 0, 0, 0, 0, 16, 16, 0, 0, 0,
-		0, 0, 0, 0, 17, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 19, 0, 0, 0, 0, 0, 0, 0, 0, 20, 20, 0, 0, 0, 0, 21, 21, 22, 0, 0, 0, 0, 23, 0, 0, 0, 0, 24, 24, 0, 0, 0, 0, 0, 0, 0, 25, 25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-		0, 0, 0, 0, 26, 26, 0, 0, 0, 0, 21, 21, 0, 27, 27, 0, 0, 23, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 21, 21, 0, 29, 29, 0, 0, 23, 0, 0, 0, 0, 30, 30, 0, 0, 0, 0, 21, 21, 0, 31, 31, 0, 0, 23, 0, 0, 0, 0, 23, 23, 0, 0, 0, 0, 21, 21, 0, 32, 32, 0, 0, 23,
-		0, 21, 21, 0, 33, 33, 0, 0, 23, 0, 21, 21, 0, 34, 34, 0, 0, 23, 0, 21, 21, 0, 35, 35, 0, 0, 23, 0, 21, 21, 0, 36, 36, 0, 0, 23, 0, 21, 21, 0, 0, 0, 0, 0, 23,
-	},
-	final: []bool{23: true, 37: false},
-}
-
-var pattern3 = pattern{
-	source:  "^(0|-?([1-9][0-9]{0,17}|[1-8][0-9]{18}))$",
-	width:   5,
-	classes: &[256]uint8{45: 1, 48: 2, 49: 3, 50: 3, 51: 3, 52: 3, 53: 3, 54: 3, 55: 3, 56: 3, 57: 4},
-	next: []uint8{
-		0, 0, 0, 0, 0, 0, 2, 3, 4, 5, 0, 0, 0, 4, 5, 0, 0, 0, 0, 0, 0, 0, 6, 6, 6, 0, 0, 7, 7, 7, 0, 0, 8, 8, 8, 0, 0, 9, 9, 9,
-		0, 0, 10, 10, 10, 0, 0, 11, 11, 11, 0, 0, 12, 12, 12, 0, 0, 13, 13, 13, 0, 0, 14, 14, 14, 0, 0, 15, 15, 15, 0, 0, 16, 16, 16, 0, 0, 17, 17, 17,
-		0, 0, 18, 18, 18, 0, 0, 19, 19, 19, 0, 0, 20, 20, 20, 0, 0, 21, 21, 21, 0, 0, 22, 22, 22, 0, 0, 23, 23, 23, 0, 0, 24, 24, 24, 0, 0, 25, 25, 25,
-		0, 0, 26, 26, 26, 0, 0, 27, 27, 27, 0, 0, 28, 28, 28, 0, 0, 29, 29, 29, 0, 0, 30, 30, 30, 0, 0, 31, 31, 31, 0, 0, 32, 32, 32, 0, 0, 33, 33, 33,
-		0, 0, 34, 34, 34, 0, 0, 35, 35, 35, 0, 0, 36, 36, 36, 0, 0, 37, 37, 37, 0, 0, 38, 38, 38, 0, 0, 3, 3, 3, 0, 0, 3, 3, 3,
-	},
-	final: []bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: false},
-}
-
-var pattern4 = pattern{
 	source:  "^[a-z][a-z0-9_]{0,63}$",
 	width:   3,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 95: 1, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
@@ -239,7 +205,72 @@ var pattern4 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: false},
 }
 
+var pattern2 = pattern{
+	source:  "^sha256:[0-9a-f]{64}$",
+	width:   9,
+	classes: &[256]uint8{48: 1, 49: 1, 50: 2, 51: 1, 52: 1, 53: 3, 54: 4, 55: 1, 56: 1, 57: 1, 58: 5, 97: 6, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 104: 7, 115: 8},
+	next: []uint8{
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0,
+		0, 9, 9, 9, 9, 0, 9, 0, 0, 0, 10, 10, 10, 10, 0, 10, 0, 0, 0, 11, 11, 11, 11, 0, 11, 0, 0, 0, 12, 12, 12, 12, 0, 12, 0, 0, 0, 13, 13, 13, 13, 0, 13, 0, 0, 0, 14, 14, 14, 14, 0, 14, 0, 0, 0, 15, 15, 15, 15, 0, 15, 0, 0, 0, 16, 16, 16, 16, 0, 16, 0, 0,
+		0, 17, 17, 17, 17, 0, 17, 0, 0, 0, 18, 18, 18, 18, 0, 18, 0, 0, 0, 19, 19, 19, 19, 0, 19, 0, 0, 0, 20, 20, 20, 20, 0, 20, 0, 0, 0, 21, 21, 21, 21, 0, 21, 0, 0, 0, 22, 22, 22, 22, 0, 22, 0, 0, 0, 23, 23, 23, 23, 0, 23, 0, 0, 0, 24, 24, 24, 24, 0, 24, 0, 0,
+		0, 25, 25, 25, 25, 0, 25, 0, 0, 0, 26, 26, 26, 26, 0, 26, 0, 0, 0, 27, 27, 27, 27, 0, 27, 0, 0, 0, 28, 28, 28, 28, 0, 28, 0, 0, 0, 29, 29, 29, 29, 0, 29, 0, 0, 0, 30, 30, 30, 30, 0, 30, 0, 0, 0, 31, 31, 31, 31, 0, 31, 0, 0, 0, 32, 32, 32, 32, 0, 32, 0, 0,
+		0, 33, 33, 33, 33, 0, 33, 0, 0, 0, 34, 34, 34, 34, 0, 34, 0, 0, 0, 35, 35, 35, 35, 0, 35, 0, 0, 0, 36, 36, 36, 36, 0, 36, 0, 0, 0, 37, 37, 37, 37, 0, 37, 0, 0, 0, 38, 38, 38, 38, 0, 38, 0, 0, 0, 39, 39, 39, 39, 0, 39, 0, 0, 0, 40, 40, 40, 40, 0, 40, 0, 0,
+		0, 41, 41, 41, 41, 0, 41, 0, 0, 0, 42, 42, 42, 42, 0, 42, 0, 0, 0, 43, 43, 43, 43, 0, 43, 0, 0, 0, 44, 44, 44, 44, 0, 44, 0, 0, 0, 45, 45, 45, 45, 0, 45, 0, 0, 0, 46, 46, 46, 46, 0, 46, 0, 0, 0, 47, 47, 47, 47, 0, 47, 0, 0, 0, 48, 48, 48, 48, 0, 48, 0, 0,
+		0, 49, 49, 49, 49, 0, 49, 0, 0, 0, 50, 50, 50, 50, 0, 50, 0, 0, 0, 51, 51, 51, 51, 0, 51, 0, 0, 0, 52, 52, 52, 52, 0, 52, 0, 0, 0, 53, 53, 53, 53, 0, 53, 0, 0, 0, 54, 54, 54, 54, 0, 54, 0, 0, 0, 55, 55, 55, 55, 0, 55, 0, 0, 0, 56, 56, 56, 56, 0, 56, 0, 0,
+		0, 57, 57, 57, 57, 0, 57, 0, 0, 0, 58, 58, 58, 58, 0, 58, 0, 0, 0, 59, 59, 59, 59, 0, 59, 0, 0, 0, 60, 60, 60, 60, 0, 60, 0, 0, 0, 61, 61, 61, 61, 0, 61, 0, 0, 0, 62, 62, 62, 62, 0, 62, 0, 0, 0, 63, 63, 63, 63, 0, 63, 0, 0, 0, 64, 64, 64, 64, 0, 64, 0, 0,
+		0, 65, 65, 65, 65, 0, 65, 0, 0, 0, 66, 66, 66, 66, 0, 66, 0, 0, 0, 67, 67, 67, 67, 0, 67, 0, 0, 0, 68, 68, 68, 68, 0, 68, 0, 0, 0, 69, 69, 69, 69, 0, 69, 0, 0, 0, 70, 70, 70, 70, 0, 70, 0, 0, 0, 71, 71, 71, 71, 0, 71, 0, 0, 0, 72, 72, 72, 72, 0, 72, 0, 0,
+		0, 0, 0, 0, 0, 0, 0, 0, 0,
+	},
+	final: []bool{72: true, 73: false},
+}
+
+var pattern3 = pattern{
+	source:  "^[0-9a-f]{64}$",
+	width:   2,
+	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1},
+	next: []uint8{
+		0, 0, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8,
+		0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15, 0, 16,
+		0, 17, 0, 18, 0, 19, 0, 20, 0, 21, 0, 22, 0, 23, 0, 24,
+		0, 25, 0, 26, 0, 27, 0, 28, 0, 29, 0, 30, 0, 31, 0, 32,
+		0, 33, 0, 34, 0, 35, 0, 36, 0, 37, 0, 38, 0, 39, 0, 40,
+		0, 41, 0, 42, 0, 43, 0, 44, 0, 45, 0, 46, 0, 47, 0, 48,
+		0, 49, 0, 50, 0, 51, 0, 52, 0, 53, 0, 54, 0, 55, 0, 56,
+		0, 57, 0, 58, 0, 59, 0, 60, 0, 61, 0, 62, 0, 63, 0, 64,
+		0, 65, 0, 0,
+	},
+	final: []bool{65: true, 66: false},
+}
+
+var pattern4 = pattern{
+	source:  "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$",
+	width:   9,
+	classes: &[256]uint8{43: 1, 45: 2, 46: 3, 48: 4, 49: 4, 50: 4, 51: 4, 52: 4, 53: 4, 54: 5, 55: 5, 56: 5, 57: 5, 58: 6, 84: 7, 90: 8},
+	next: []uint8{
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 4, 4, 0, 0, 0, 0, 0, 0, 0, 5, 5, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 7, 0, 0, 0, 0, 0, 0, 0, 8, 8, 0, 0, 0,
+		0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 10, 0, 0, 0, 0, 0, 0, 0, 11, 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 13, 13, 0, 0, 0, 0, 0, 0, 0, 14, 14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 15, 0, 0, 0, 0, 0, 0, 16, 16, 0, 0, 0,
+		0, 0, 0, 0, 17, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 0, 0, 0, 0, 0, 0, 19, 0, 0, 0, 0, 0, 0, 0, 0, 20, 20, 0, 0, 0, 0, 21, 21, 22, 0, 0, 0, 0, 23, 0, 0, 0, 0, 24, 24, 0, 0, 0, 0, 0, 0, 0, 25, 25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		0, 0, 0, 0, 26, 26, 0, 0, 0, 0, 21, 21, 0, 27, 27, 0, 0, 23, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 21, 21, 0, 29, 29, 0, 0, 23, 0, 0, 0, 0, 30, 30, 0, 0, 0, 0, 21, 21, 0, 31, 31, 0, 0, 23, 0, 0, 0, 0, 23, 23, 0, 0, 0, 0, 21, 21, 0, 32, 32, 0, 0, 23,
+		0, 21, 21, 0, 33, 33, 0, 0, 23, 0, 21, 21, 0, 34, 34, 0, 0, 23, 0, 21, 21, 0, 35, 35, 0, 0, 23, 0, 21, 21, 0, 36, 36, 0, 0, 23, 0, 21, 21, 0, 0, 0, 0, 0, 23,
+	},
+	final: []bool{23: true, 37: false},
+}
+
 var pattern5 = pattern{
+	source:  "^(0|-?([1-9][0-9]{0,17}|[1-8][0-9]{18}))$",
+	width:   5,
+	classes: &[256]uint8{45: 1, 48: 2, 49: 3, 50: 3, 51: 3, 52: 3, 53: 3, 54: 3, 55: 3, 56: 3, 57: 4},
+	next: []uint8{
+		0, 0, 0, 0, 0, 0, 2, 3, 4, 5, 0, 0, 0, 4, 5, 0, 0, 0, 0, 0, 0, 0, 6, 6, 6, 0, 0, 7, 7, 7, 0, 0, 8, 8, 8, 0, 0, 9, 9, 9,
+		0, 0, 10, 10, 10, 0, 0, 11, 11, 11, 0, 0, 12, 12, 12, 0, 0, 13, 13, 13, 0, 0, 14, 14, 14, 0, 0, 15, 15, 15, 0, 0, 16, 16, 16, 0, 0, 17, 17, 17,
+		0, 0, 18, 18, 18, 0, 0, 19, 19, 19, 0, 0, 20, 20, 20, 0, 0, 21, 21, 21, 0, 0, 22, 22, 22, 0, 0, 23, 23, 23, 0, 0, 24, 24, 24, 0, 0, 25, 25, 25,
+		0, 0, 26, 26, 26, 0, 0, 27, 27, 27, 0, 0, 28, 28, 28, 0, 0, 29, 29, 29, 0, 0, 30, 30, 30, 0, 0, 31, 31, 31, 0, 0, 32, 32, 32, 0, 0, 33, 33, 33,
+		0, 0, 34, 34, 34, 0, 0, 35, 35, 35, 0, 0, 36, 36, 36, 0, 0, 37, 37, 37, 0, 0, 38, 38, 38, 0, 0, 3, 3, 3, 0, 0, 3, 3, 3,
+	},
+	final: []bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: false},
+}
+
+var pattern6 = pattern{
 	source:  "^[!-~]+$",
 	width:   2,
 	classes: &[256]uint8{33: 1, 34: 1, 35: 1, 36: 1, 37: 1, 38: 1, 39: 1, 40: 1, 41: 1, 42: 1, 43: 1, 44: 1, 45: 1, 46: 1, 47: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 58: 1, 59: 1, 60: 1, 61: 1, 62: 1, 63: 1, 64: 1, 65: 1, 66: 1, 67: 1, 68: 1, 69: 1, 70: 1, 71: 1, 72: 1, 73: 1, 74: 1, 75: 1, 76: 1, 77: 1, 78: 1, 79: 1, 80: 1, 81: 1, 82: 1, 83: 1, 84: 1, 85: 1, 86: 1, 87: 1, 88: 1, 89: 1, 90: 1, 91: 1, 92: 1, 93: 1, 94: 1, 95: 1, 96: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 103: 1, 104: 1, 105: 1, 106: 1, 107: 1, 108: 1, 109: 1, 110: 1, 111: 1, 112: 1, 113: 1, 114: 1, 115: 1, 116: 1, 117: 1, 118: 1, 119: 1, 120: 1, 121: 1, 122: 1, 123: 1, 124: 1, 125: 1, 126: 1},
@@ -249,7 +280,7 @@ var pattern5 = pattern{
 	final: []bool{2: true, 3: false},
 }
 
-var pattern6 = pattern{
+var pattern7 = pattern{
 	source:  "^[a-z][a-z0-9_-]{0,31}/[a-z][a-z0-9_-]{0,31}$",
 	width:   4,
 	classes: &[256]uint8{45: 1, 47: 2, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 95: 1, 97: 3, 98: 3, 99: 3, 100: 3, 101: 3, 102: 3, 103: 3, 104: 3, 105: 3, 106: 3, 107: 3, 108: 3, 109: 3, 110: 3, 111: 3, 112: 3, 113: 3, 114: 3, 115: 3, 116: 3, 117: 3, 118: 3, 119: 3, 120: 3, 121: 3, 122: 3},
@@ -267,7 +298,17 @@ var pattern6 = pattern{
 	final: []bool{6: true, 8: true, 10: true, 12: true, 14: true, 16: true, 18: true, 20: true, 22: true, 24: true, 26: true, 28: true, 30: true, 32: true, 34: true, 36: true, 38: true, 40: true, 42: true, 44: true, 46: true, 48: true, 50: true, 52: true, 54: true, 56: true, 58: true, 60: true, 62: true, 64: true, 65: true, 66: true, 67: false},
 }
 
-var pattern7 = pattern{
+var pattern8 = pattern{
+	source:  "^[A-Za-z0-9+/]+={0,2}$",
+	width:   3,
+	classes: &[256]uint8{43: 1, 47: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 61: 2, 65: 1, 66: 1, 67: 1, 68: 1, 69: 1, 70: 1, 71: 1, 72: 1, 73: 1, 74: 1, 75: 1, 76: 1, 77: 1, 78: 1, 79: 1, 80: 1, 81: 1, 82: 1, 83: 1, 84: 1, 85: 1, 86: 1, 87: 1, 88: 1, 89: 1, 90: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 103: 1, 104: 1, 105: 1, 106: 1, 107: 1, 108: 1, 109: 1, 110: 1, 111: 1, 112: 1, 113: 1, 114: 1, 115: 1, 116: 1, 117: 1, 118: 1, 119: 1, 120: 1, 121: 1, 122: 1},
+	next: []uint8{
+		0, 0, 0, 0, 2, 0, 0, 2, 3, 0, 0, 4, 0, 0, 0,
+	},
+	final: []bool{2: true, 3: true, 4: true, 5: false},
+}
+
+var pattern9 = pattern{
 	source:  "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
 	width:   3,
 	classes: &[256]uint8{45: 1, 48: 2, 49: 2, 50: 2, 51: 2, 52: 2, 53: 2, 54: 2, 55: 2, 56: 2, 57: 2, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2},
@@ -281,7 +322,7 @@ var pattern7 = pattern{
 	final: []bool{37: true, 38: false},
 }
 
-var pattern8 = pattern{
+var pattern10 = pattern{
 	source:  "^[0-9]{1,9}(ms|s|m|h|d)$",
 	width:   5,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 100: 2, 104: 2, 109: 3, 115: 4},
@@ -292,7 +333,7 @@ var pattern8 = pattern{
 	final: []bool{4: true, 5: true, 13: false},
 }
 
-var pattern9 = pattern{
+var pattern11 = pattern{
 	source:  "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$",
 	width:   3,
 	classes: &[256]uint8{45: 1, 46: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 65: 2, 66: 2, 67: 2, 68: 2, 69: 2, 70: 2, 71: 2, 72: 2, 73: 2, 74: 2, 75: 2, 76: 2, 77: 2, 78: 2, 79: 2, 80: 2, 81: 2, 82: 2, 83: 2, 84: 2, 85: 2, 86: 2, 87: 2, 88: 2, 89: 2, 90: 2, 95: 2, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
@@ -310,7 +351,7 @@ var pattern9 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: false},
 }
 
-var pattern10 = pattern{
+var pattern12 = pattern{
 	source:  "^[A-Za-z_][A-Za-z0-9_.:/-]{0,127}$",
 	width:   3,
 	classes: &[256]uint8{45: 1, 46: 1, 47: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 58: 1, 65: 2, 66: 2, 67: 2, 68: 2, 69: 2, 70: 2, 71: 2, 72: 2, 73: 2, 74: 2, 75: 2, 76: 2, 77: 2, 78: 2, 79: 2, 80: 2, 81: 2, 82: 2, 83: 2, 84: 2, 85: 2, 86: 2, 87: 2, 88: 2, 89: 2, 90: 2, 95: 2, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
@@ -336,7 +377,7 @@ var pattern10 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: true, 67: true, 68: true, 69: true, 70: true, 71: true, 72: true, 73: true, 74: true, 75: true, 76: true, 77: true, 78: true, 79: true, 80: true, 81: true, 82: true, 83: true, 84: true, 85: true, 86: true, 87: true, 88: true, 89: true, 90: true, 91: true, 92: true, 93: true, 94: true, 95: true, 96: true, 97: true, 98: true, 99: true, 100: true, 101: true, 102: true, 103: true, 104: true, 105: true, 106: true, 107: true, 108: true, 109: true, 110: true, 111: true, 112: true, 113: true, 114: true, 115: true, 116: true, 117: true, 118: true, 119: true, 120: true, 121: true, 122: true, 123: true, 124: true, 125: true, 126: true, 127: true, 128: true, 129: true, 130: false},
 }
 
-var pattern11 = pattern{
+var pattern13 = pattern{
 	source:  "^urn:assay:[a-z][a-z_.]*:[1-9][0-9]{0,3}$",
 	width:   12,
 	classes: &[256]uint8{46: 1, 48: 2, 49: 3, 50: 3, 51: 3, 52: 3, 53: 3, 54: 3, 55: 3, 56: 3, 57: 3, 58: 4, 95: 1, 97: 5, 98: 6, 99: 6, 100: 6, 101: 6, 102: 6, 103: 6, 104: 6, 105: 6, 106: 6, 107: 6, 108: 6, 109: 6, 110: 7, 111: 6, 112: 6, 113: 6, 114: 8, 115: 9, 116: 6, 117: 10, 118: 6, 119: 6, 120: 6, 121: 11, 122: 6},
@@ -348,7 +389,7 @@ var pattern11 = pattern{
 	final: []bool{14: true, 15: true, 16: true, 17: true, 18: false},
 }
 
-var pattern12 = pattern{
+var pattern14 = pattern{
 	source:  "^[0-9]{1,20}$",
 	width:   2,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1},
@@ -360,7 +401,7 @@ var pattern12 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: false},
 }
 
-var pattern13 = pattern{
+var pattern15 = pattern{
 	source:  "^[a-z][a-z_]*(\\.[a-z][a-z_]*)+$",
 	width:   4,
 	classes: &[256]uint8{46: 1, 95: 2, 97: 3, 98: 3, 99: 3, 100: 3, 101: 3, 102: 3, 103: 3, 104: 3, 105: 3, 106: 3, 107: 3, 108: 3, 109: 3, 110: 3, 111: 3, 112: 3, 113: 3, 114: 3, 115: 3, 116: 3, 117: 3, 118: 3, 119: 3, 120: 3, 121: 3, 122: 3},
@@ -370,7 +411,7 @@ var pattern13 = pattern{
 	final: []bool{4: true, 5: false},
 }
 
-var pattern14 = pattern{
+var pattern16 = pattern{
 	source:  "^[a-z0-9]{1,20}$",
 	width:   2,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 103: 1, 104: 1, 105: 1, 106: 1, 107: 1, 108: 1, 109: 1, 110: 1, 111: 1, 112: 1, 113: 1, 114: 1, 115: 1, 116: 1, 117: 1, 118: 1, 119: 1, 120: 1, 121: 1, 122: 1},
@@ -382,51 +423,24 @@ var pattern14 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: false},
 }
 
-func (s *scan) claimRecorded() bool {
+func (s *scan) blobErased() bool {
 	start, ok := s.enter('{', "an object")
 	if !ok {
 		return false
 	}
 	var seen uint64
-	var given uint64
 	for s.more() {
 		name, off := s.name()
 		switch string(name) {
-		case "action":
-			ok = s.null() || s.enum(words0)
-		case "assumptions":
-			ok = s.null() || s.array(0, 32, func(s *scan) bool { return s.text(0, 2000) })
-		case "calibrated_confidence":
-			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
-		case "claim_id":
-			seen |= 1 << 1
-			ok = s.match(&pattern0, 0, 128)
-		case "competing_ids":
-			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
 		case "context":
 			seen |= 1 << 0
 			ok = s.commonContext()
-		case "edge":
-			if s.next() != 'n' {
-				given |= 1 << 0
-			}
-			ok = s.null() || s.claimRecordedEdge()
-		case "evidence_ids":
-			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
-		case "evidence_snapshots":
-			ok = s.null() || s.array(0, 64, (*scan).claimRecordedEvidenceSnapshotsItem)
-		case "proposition":
-			if s.next() != 'n' {
-				given |= 1 << 1
-			}
-			ok = s.null() || s.claimRecordedProposition()
-		case "provenance":
-			ok = s.null() || s.commonProvenance()
-		case "raw_confidence":
-			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
-		case "status":
+		case "reason":
 			seen |= 1 << 2
-			ok = s.enum(words9)
+			ok = s.match(&pattern1, 0, 64)
+		case "ref":
+			seen |= 1 << 1
+			ok = s.match(&pattern2, 0, 71)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -436,10 +450,7 @@ func (s *scan) claimRecorded() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words10)
-	}
-	if given == 0 || given&(given-1) != 0 {
-		return s.fail(start, CodeBadValue, "want exactly one of edge, proposition")
+		return s.missing(start, seen, required, words1)
 	}
 	return true
 }
@@ -455,7 +466,7 @@ func (s *scan) commonContext() bool {
 		case "author":
 			ok = s.null() || s.text(1, 256)
 		case "capture":
-			ok = s.null() || s.enum(words1)
+			ok = s.null() || s.enum(words0)
 		case "component":
 			ok = s.null() || s.text(1, 256)
 		case "cost":
@@ -510,6 +521,68 @@ func (s *scan) commonCost() bool {
 	return true
 }
 
+func (s *scan) claimRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	var given uint64
+	for s.more() {
+		name, off := s.name()
+		switch string(name) {
+		case "action":
+			ok = s.null() || s.enum(words2)
+		case "assumptions":
+			ok = s.null() || s.array(0, 32, func(s *scan) bool { return s.text(0, 2000) })
+		case "calibrated_confidence":
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "claim_id":
+			seen |= 1 << 1
+			ok = s.match(&pattern0, 0, 128)
+		case "competing_ids":
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "context":
+			seen |= 1 << 0
+			ok = s.commonContext()
+		case "edge":
+			if s.next() != 'n' {
+				given |= 1 << 0
+			}
+			ok = s.null() || s.claimRecordedEdge()
+		case "evidence_ids":
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "evidence_snapshots":
+			ok = s.null() || s.array(0, 64, (*scan).claimRecordedEvidenceSnapshotsItem)
+		case "proposition":
+			if s.next() != 'n' {
+				given |= 1 << 1
+			}
+			ok = s.null() || s.claimRecordedProposition()
+		case "provenance":
+			ok = s.null() || s.commonProvenance()
+		case "raw_confidence":
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "status":
+			seen |= 1 << 2
+			ok = s.enum(words10)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words11)
+	}
+	if given == 0 || given&(given-1) != 0 {
+		return s.fail(start, CodeBadValue, "want exactly one of edge, proposition")
+	}
+	return true
+}
+
 func (s *scan) claimRecordedEdge() bool {
 	start, ok := s.enter('{', "an object")
 	if !ok {
@@ -530,10 +603,10 @@ func (s *scan) claimRecordedEdge() bool {
 		case "mediators":
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
 		case "polarity":
-			ok = s.null() || s.enum(words2)
+			ok = s.null() || s.enum(words3)
 		case "rung":
 			seen |= 1 << 0
-			ok = s.enum(words3)
+			ok = s.enum(words4)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -543,7 +616,7 @@ func (s *scan) claimRecordedEdge() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words4)
+		return s.missing(start, seen, required, words5)
 	}
 	return true
 }
@@ -562,7 +635,7 @@ func (s *scan) claimRecordedEvidenceSnapshotsItem() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "sha256":
 			seen |= 1 << 1
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -572,7 +645,7 @@ func (s *scan) claimRecordedEvidenceSnapshotsItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words5)
+		return s.missing(start, seen, required, words6)
 	}
 	return true
 }
@@ -589,7 +662,7 @@ func (s *scan) claimRecordedProposition() bool {
 		case "scope":
 			ok = s.null() || s.text(0, 2000)
 		case "valid_time":
-			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "value":
 			seen |= 1 << 1
 			ok = s.text(0, 2000)
@@ -605,7 +678,7 @@ func (s *scan) claimRecordedProposition() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words6)
+		return s.missing(start, seen, required, words7)
 	}
 	return true
 }
@@ -619,7 +692,7 @@ func (s *scan) commonProvenance() bool {
 		name, off := s.name()
 		switch string(name) {
 		case "channel":
-			ok = s.null() || s.enum(words7)
+			ok = s.null() || s.enum(words8)
 		case "freshness":
 			ok = s.null() || s.commonFreshness()
 		case "legacy_label":
@@ -627,7 +700,7 @@ func (s *scan) commonProvenance() bool {
 		case "lineage":
 			ok = s.null() || s.commonLineage()
 		case "origin":
-			ok = s.null() || s.enum(words8)
+			ok = s.null() || s.enum(words9)
 		case "scope":
 			ok = s.null() || s.text(0, 2000)
 		case "support":
@@ -651,13 +724,13 @@ func (s *scan) commonFreshness() bool {
 		name, off := s.name()
 		switch string(name) {
 		case "observed_at":
-			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "superseded_by":
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "valid_time":
-			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "verified_at":
-			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -735,10 +808,10 @@ func (s *scan) claimRevised() bool {
 			ok = s.commonContext()
 		case "new_status":
 			seen |= 1 << 3
-			ok = s.enum(words9)
+			ok = s.enum(words10)
 		case "old_status":
 			seen |= 1 << 2
-			ok = s.enum(words9)
+			ok = s.enum(words10)
 		case "trigger_evidence_id":
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		default:
@@ -750,7 +823,7 @@ func (s *scan) claimRevised() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words11)
+		return s.missing(start, seen, required, words12)
 	}
 	return true
 }
@@ -781,7 +854,7 @@ func (s *scan) clockConfirmed() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words12)
+		return s.missing(start, seen, required, words13)
 	}
 	return true
 }
@@ -803,7 +876,7 @@ func (s *scan) clockStepped() bool {
 			ok = s.commonContext()
 		case "step_ns":
 			seen |= 1 << 2
-			ok = s.match(&pattern3, 0, 20)
+			ok = s.match(&pattern5, 0, 20)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -813,7 +886,7 @@ func (s *scan) clockStepped() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words13)
+		return s.missing(start, seen, required, words14)
 	}
 	return true
 }
@@ -845,7 +918,7 @@ func (s *scan) clockTicked() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words14)
+		return s.missing(start, seen, required, words15)
 	}
 	return true
 }
@@ -861,7 +934,7 @@ func (s *scan) commonAttribution() bool {
 		switch string(name) {
 		case "kind":
 			seen |= 1 << 0
-			ok = s.enum(words15)
+			ok = s.enum(words16)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -871,7 +944,7 @@ func (s *scan) commonAttribution() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words16)
+		return s.missing(start, seen, required, words17)
 	}
 	return true
 }
@@ -887,10 +960,10 @@ func (s *scan) commonEvidence() bool {
 		switch string(name) {
 		case "digest":
 			seen |= 1 << 1
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "refs":
 			seen |= 1 << 0
-			ok = s.array(0, 512, func(s *scan) bool { return s.match(&pattern1, 0, 64) })
+			ok = s.array(0, 512, func(s *scan) bool { return s.match(&pattern3, 0, 64) })
 		case "summary":
 			seen |= 1 << 2
 			ok = s.text(0, 2000)
@@ -903,7 +976,7 @@ func (s *scan) commonEvidence() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words17)
+		return s.missing(start, seen, required, words18)
 	}
 	return true
 }
@@ -922,10 +995,10 @@ func (s *scan) commonResolver() bool {
 			ok = s.text(1, 256)
 		case "key":
 			seen |= 1 << 2
-			ok = s.match(&pattern5, 0, 256)
+			ok = s.match(&pattern6, 0, 256)
 		case "kind":
 			seen |= 1 << 1
-			ok = s.enum(words20)
+			ok = s.enum(words21)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -935,7 +1008,7 @@ func (s *scan) commonResolver() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words21)
+		return s.missing(start, seen, required, words22)
 	}
 	return true
 }
@@ -958,7 +1031,7 @@ func (s *scan) criterion() bool {
 			}
 			ok = s.null() || s.array(1, 64, func(s *scan) bool { return s.criterionClause() })
 		case "allowed_lateness":
-			ok = s.null() || s.match(&pattern8, 0, 12)
+			ok = s.null() || s.match(&pattern10, 0, 12)
 		case "any":
 			if s.next() != 'n' {
 				given |= 1 << 1
@@ -974,9 +1047,9 @@ func (s *scan) criterion() bool {
 			seen |= 1 << 0
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 1})
 		case "expires_after":
-			ok = s.null() || s.match(&pattern8, 0, 12)
+			ok = s.null() || s.match(&pattern10, 0, 12)
 		case "max_skew":
-			ok = s.null() || s.match(&pattern8, 0, 12)
+			ok = s.null() || s.match(&pattern10, 0, 12)
 		case "window":
 			seen |= 1 << 1
 			ok = s.criterionWindow()
@@ -989,7 +1062,7 @@ func (s *scan) criterion() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words31)
+		return s.missing(start, seen, required, words32)
 	}
 	if given == 0 || given&(given-1) != 0 {
 		return s.fail(start, CodeBadValue, "want exactly one of all, any")
@@ -1007,7 +1080,7 @@ func (s *scan) criterionAction() bool {
 		name, off := s.name()
 		switch string(name) {
 		case "execute_by":
-			ok = s.null() || s.match(&pattern8, 0, 12)
+			ok = s.null() || s.match(&pattern10, 0, 12)
 		case "target":
 			ok = s.null() || s.text(1, 256)
 		case "tool":
@@ -1022,7 +1095,7 @@ func (s *scan) criterionAction() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words23)
+		return s.missing(start, seen, required, words24)
 	}
 	return true
 }
@@ -1037,22 +1110,22 @@ func (s *scan) criterionClause() bool {
 		name, off := s.name()
 		switch string(name) {
 		case "hold_for":
-			ok = s.null() || s.match(&pattern8, 0, 12)
+			ok = s.null() || s.match(&pattern10, 0, 12)
 		case "labels":
 			ok = s.null() || s.criterionLabels()
 		case "min_samples":
 			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 1000000000})
 		case "op":
 			seen |= 1 << 2
-			ok = s.enum(words24)
+			ok = s.enum(words25)
 		case "q":
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "reduce":
 			seen |= 1 << 1
-			ok = s.enum(words25)
+			ok = s.enum(words26)
 		case "signal":
 			seen |= 1 << 0
-			ok = s.match(&pattern10, 0, 128)
+			ok = s.match(&pattern12, 0, 128)
 		case "value":
 			seen |= 1 << 3
 			ok = s.float(bounds{})
@@ -1065,7 +1138,7 @@ func (s *scan) criterionClause() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words26)
+		return s.missing(start, seen, required, words27)
 	}
 	return true
 }
@@ -1083,7 +1156,7 @@ func (s *scan) criterionLabels() bool {
 		name, off := s.name()
 		switch string(name) {
 		default:
-			ok = s.propertyName(name, off, &pattern9, CodeBadValue) && s.text(0, 256)
+			ok = s.propertyName(name, off, &pattern11, CodeBadValue) && s.text(0, 256)
 		}
 		if !ok {
 			return false
@@ -1103,15 +1176,15 @@ func (s *scan) criterionBaseline() bool {
 		switch string(name) {
 		case "length":
 			seen |= 1 << 0
-			ok = s.match(&pattern8, 0, 12)
+			ok = s.match(&pattern10, 0, 12)
 		case "op":
 			seen |= 1 << 2
-			ok = s.enum(words24)
+			ok = s.enum(words25)
 		case "q":
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "reduce":
 			seen |= 1 << 1
-			ok = s.enum(words25)
+			ok = s.enum(words26)
 		case "value":
 			seen |= 1 << 3
 			ok = s.float(bounds{})
@@ -1124,7 +1197,7 @@ func (s *scan) criterionBaseline() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words27)
+		return s.missing(start, seen, required, words28)
 	}
 	return true
 }
@@ -1150,7 +1223,7 @@ func (s *scan) criterionControlsItem() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words28)
+		return s.missing(start, seen, required, words29)
 	}
 	return true
 }
@@ -1164,11 +1237,11 @@ func (s *scan) criterionCoverage() bool {
 		name, off := s.name()
 		switch string(name) {
 		case "heartbeat":
-			ok = s.null() || s.match(&pattern10, 0, 128)
+			ok = s.null() || s.match(&pattern12, 0, 128)
 		case "interval":
-			ok = s.null() || s.match(&pattern8, 0, 12)
+			ok = s.null() || s.match(&pattern10, 0, 12)
 		case "max_gap":
-			ok = s.null() || s.match(&pattern8, 0, 12)
+			ok = s.null() || s.match(&pattern10, 0, 12)
 		case "min":
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		default:
@@ -1192,12 +1265,12 @@ func (s *scan) criterionWindow() bool {
 		switch string(name) {
 		case "anchor":
 			seen |= 1 << 0
-			ok = s.enum(words29)
+			ok = s.enum(words30)
 		case "length":
 			seen |= 1 << 1
-			ok = s.match(&pattern8, 0, 12)
+			ok = s.match(&pattern10, 0, 12)
 		case "offset":
-			ok = s.null() || s.match(&pattern8, 0, 12)
+			ok = s.null() || s.match(&pattern10, 0, 12)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1207,7 +1280,7 @@ func (s *scan) criterionWindow() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words30)
+		return s.missing(start, seen, required, words31)
 	}
 	return true
 }
@@ -1234,19 +1307,19 @@ func (s *scan) envelope() bool {
 			s.found.data = s.i
 			ok = s.anyObject()
 		case "datacontenttype":
-			ok = s.enum(words32)
+			ok = s.enum(words33)
 		case "dataref":
 			ok = s.text(1, 512)
 		case "dataschema":
 			seen |= 1 << 5
 			s.found.dataschema = s.i
-			ok = s.match(&pattern11, 0, 128)
+			ok = s.match(&pattern13, 0, 128)
 		case "episodeid":
 			ok = s.text(1, 128)
 		case "id":
 			seen |= 1 << 1
 			s.found.id = s.i
-			ok = s.match(&pattern7, 0, 36)
+			ok = s.match(&pattern9, 0, 36)
 		case "sequence":
 			ok = s.envelopeSequence()
 		case "source":
@@ -1254,19 +1327,19 @@ func (s *scan) envelope() bool {
 			ok = s.text(1, 256)
 		case "specversion":
 			seen |= 1 << 0
-			ok = s.enum(words33)
+			ok = s.enum(words34)
 		case "subject":
 			ok = s.text(1, 256)
 		case "time":
 			seen |= 1 << 4
 			s.found.time = s.i
-			ok = s.timestamp(&pattern2, 0, 35)
+			ok = s.timestamp(&pattern4, 0, 35)
 		case "type":
 			seen |= 1 << 3
 			s.found.typ = s.i
-			ok = s.match(&pattern13, 0, 64)
+			ok = s.match(&pattern15, 0, 64)
 		default:
-			ok = s.propertyName(name, off, &pattern14, CodeUnknownField) && s.envelopeOther()
+			ok = s.propertyName(name, off, &pattern16, CodeUnknownField) && s.envelopeOther()
 		}
 		if !ok {
 			return false
@@ -1274,7 +1347,7 @@ func (s *scan) envelope() bool {
 	}
 	const required = 1<<7 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words34)
+		return s.missing(start, seen, required, words35)
 	}
 	return true
 }
@@ -1282,7 +1355,7 @@ func (s *scan) envelope() bool {
 func (s *scan) envelopeSequence() bool {
 	switch s.next() {
 	case '"':
-		return s.match(&pattern12, 0, 20)
+		return s.match(&pattern14, 0, 20)
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 	}
@@ -1328,7 +1401,7 @@ func (s *scan) experimentExecuted() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words35)
+		return s.missing(start, seen, required, words36)
 	}
 	return true
 }
@@ -1362,7 +1435,7 @@ func (s *scan) experimentObserved() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words36)
+		return s.missing(start, seen, required, words37)
 	}
 	return true
 }
@@ -1398,7 +1471,7 @@ func (s *scan) experimentProposed() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words38)
+		return s.missing(start, seen, required, words39)
 	}
 	return true
 }
@@ -1427,7 +1500,7 @@ func (s *scan) experimentProposedPredictedItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words37)
+		return s.missing(start, seen, required, words38)
 	}
 	return true
 }
@@ -1454,10 +1527,10 @@ func (s *scan) fixRechecked() bool {
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
 		case "result":
 			seen |= 1 << 2
-			ok = s.enum(words39)
+			ok = s.enum(words40)
 		case "source":
 			seen |= 1 << 3
-			ok = s.enum(words19)
+			ok = s.enum(words20)
 		case "tool_call_id":
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		default:
@@ -1469,7 +1542,7 @@ func (s *scan) fixRechecked() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words40)
+		return s.missing(start, seen, required, words41)
 	}
 	return true
 }
@@ -1485,7 +1558,7 @@ func (s *scan) gateChosen() bool {
 		switch string(name) {
 		case "action":
 			seen |= 1 << 1
-			ok = s.enum(words0)
+			ok = s.enum(words2)
 		case "context":
 			seen |= 1 << 0
 			ok = s.commonContext()
@@ -1502,7 +1575,7 @@ func (s *scan) gateChosen() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words41)
+		return s.missing(start, seen, required, words42)
 	}
 	return true
 }
@@ -1530,12 +1603,12 @@ func (s *scan) graphWritten() bool {
 			seen |= 1 << 3
 			ok = s.text(1, 256)
 		case "observed_at":
-			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "op":
 			seen |= 1 << 1
-			ok = s.enum(words42)
+			ok = s.enum(words43)
 		case "polarity":
-			ok = s.null() || s.enum(words2)
+			ok = s.null() || s.enum(words3)
 		case "relation_kind":
 			ok = s.null() || s.text(1, 256)
 		case "scope":
@@ -1555,7 +1628,7 @@ func (s *scan) graphWritten() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words43)
+		return s.missing(start, seen, required, words44)
 	}
 	return true
 }
@@ -1571,7 +1644,7 @@ func (s *scan) intakeRejected() bool {
 		switch string(name) {
 		case "code":
 			seen |= 1 << 2
-			ok = s.match(&pattern4, 0, 64)
+			ok = s.match(&pattern1, 0, 64)
 		case "context":
 			seen |= 1 << 0
 			ok = s.commonContext()
@@ -1579,14 +1652,14 @@ func (s *scan) intakeRejected() bool {
 			seen |= 1 << 4
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		case "event_id":
-			ok = s.null() || s.match(&pattern7, 0, 36)
+			ok = s.null() || s.match(&pattern9, 0, 36)
 		case "hmac":
-			ok = s.null() || s.match(&pattern1, 0, 64)
+			ok = s.null() || s.match(&pattern3, 0, 64)
 		case "pointer":
 			ok = s.null() || s.text(0, 1024)
 		case "principal":
 			seen |= 1 << 1
-			ok = s.match(&pattern6, 0, 65)
+			ok = s.match(&pattern7, 0, 65)
 		case "size":
 			seen |= 1 << 3
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
@@ -1599,7 +1672,7 @@ func (s *scan) intakeRejected() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words44)
+		return s.missing(start, seen, required, words45)
 	}
 	return true
 }
@@ -1621,7 +1694,7 @@ func (s *scan) ledgerForeignAcknowledged() bool {
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		case "sha256":
 			seen |= 1 << 2
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1631,7 +1704,48 @@ func (s *scan) ledgerForeignAcknowledged() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words45)
+		return s.missing(start, seen, required, words46)
+	}
+	return true
+}
+
+func (s *scan) ledgerKeyRotated() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more() {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			seen |= 1 << 0
+			ok = s.commonContext()
+		case "new_key":
+			seen |= 1 << 2
+			ok = s.match(&pattern6, 0, 256)
+		case "new_signature":
+			seen |= 1 << 3
+			ok = s.match(&pattern8, 4, 256)
+		case "old_key":
+			seen |= 1 << 1
+			ok = s.match(&pattern6, 0, 256)
+		case "old_signature":
+			ok = s.null() || s.match(&pattern8, 4, 256)
+		case "recovery_key":
+			ok = s.null() || s.match(&pattern6, 0, 256)
+		case "recovery_signature":
+			ok = s.null() || s.match(&pattern8, 4, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words47)
 	}
 	return true
 }
@@ -1653,13 +1767,13 @@ func (s *scan) ledgerOpened() bool {
 			ok = s.text(1, 256)
 		case "public_key":
 			seen |= 1 << 2
-			ok = s.match(&pattern5, 0, 256)
+			ok = s.match(&pattern6, 0, 256)
 		case "recovery_key_sha256":
 			seen |= 1 << 3
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "schema_sha256":
 			seen |= 1 << 4
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "software":
 			seen |= 1 << 5
 			ok = s.text(1, 256)
@@ -1672,7 +1786,48 @@ func (s *scan) ledgerOpened() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words46)
+		return s.missing(start, seen, required, words48)
+	}
+	return true
+}
+
+func (s *scan) ledgerRestored() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more() {
+		name, off := s.name()
+		switch string(name) {
+		case "accepted_by":
+			seen |= 1 << 5
+			ok = s.text(1, 256)
+		case "checkpoint":
+			seen |= 1 << 4
+			ok = s.text(0, 2000)
+		case "context":
+			seen |= 1 << 0
+			ok = s.commonContext()
+		case "known_root":
+			seen |= 1 << 3
+			ok = s.match(&pattern3, 0, 64)
+		case "known_size":
+			seen |= 1 << 2
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "size":
+			seen |= 1 << 1
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<6 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words49)
 	}
 	return true
 }
@@ -1694,7 +1849,7 @@ func (s *scan) loggerStarted() bool {
 			ok = s.commonContext()
 		case "head_leaf":
 			seen |= 1 << 3
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "head_seq":
 			seen |= 1 << 2
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -1710,7 +1865,7 @@ func (s *scan) loggerStarted() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words47)
+		return s.missing(start, seen, required, words50)
 	}
 	return true
 }
@@ -1735,7 +1890,7 @@ func (s *scan) opportunityDetected() bool {
 			ok = s.text(1, 256)
 		case "kind":
 			seen |= 1 << 2
-			ok = s.enum(words48)
+			ok = s.enum(words51)
 		case "opportunity_id":
 			seen |= 1 << 1
 			ok = s.match(&pattern0, 0, 128)
@@ -1743,7 +1898,7 @@ func (s *scan) opportunityDetected() bool {
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "text_span_hash":
 			seen |= 1 << 5
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1753,7 +1908,7 @@ func (s *scan) opportunityDetected() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words49)
+		return s.missing(start, seen, required, words52)
 	}
 	return true
 }
@@ -1778,10 +1933,10 @@ func (s *scan) outcomeRecorded() bool {
 		case "evidence_ids":
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
 		case "observed_at":
-			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "source":
 			seen |= 1 << 2
-			ok = s.enum(words19)
+			ok = s.enum(words20)
 		case "what":
 			seen |= 1 << 1
 			ok = s.text(0, 2000)
@@ -1794,7 +1949,7 @@ func (s *scan) outcomeRecorded() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words50)
+		return s.missing(start, seen, required, words53)
 	}
 	return true
 }
@@ -1819,13 +1974,13 @@ func (s *scan) predictionArmed() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "registry_sha256":
 			seen |= 1 << 2
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "window_end":
 			seen |= 1 << 4
-			ok = s.timestamp(&pattern2, 0, 35)
+			ok = s.timestamp(&pattern4, 0, 35)
 		case "window_open":
 			seen |= 1 << 3
-			ok = s.timestamp(&pattern2, 0, 35)
+			ok = s.timestamp(&pattern4, 0, 35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1835,7 +1990,7 @@ func (s *scan) predictionArmed() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words51)
+		return s.missing(start, seen, required, words54)
 	}
 	return true
 }
@@ -1877,7 +2032,7 @@ func (s *scan) predictionRecorded() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words52)
+		return s.missing(start, seen, required, words55)
 	}
 	return true
 }
@@ -1896,13 +2051,13 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.commonAttribution()
 		case "cause":
 			seen |= 1 << 3
-			ok = s.enum(words53)
+			ok = s.enum(words56)
 		case "context":
 			seen |= 1 << 0
 			ok = s.commonContext()
 		case "criterion_sha256":
 			seen |= 1 << 8
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "cut_seq":
 			seen |= 1 << 6
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -1914,15 +2069,15 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.commonEvidence()
 		case "foreknowledge":
 			seen |= 1 << 10
-			ok = s.enum(words18)
+			ok = s.enum(words19)
 		case "pred_id":
 			seen |= 1 << 1
 			ok = s.match(&pattern0, 0, 128)
 		case "reason":
-			ok = s.null() || s.match(&pattern4, 0, 64)
+			ok = s.null() || s.match(&pattern1, 0, 64)
 		case "registry_sha256":
 			seen |= 1 << 9
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "resolver":
 			seen |= 1 << 13
 			ok = s.commonResolver()
@@ -1931,10 +2086,10 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.boolean()
 		case "supersedes":
 			seen |= 1 << 2
-			ok = s.match(&pattern7, 0, 36)
+			ok = s.match(&pattern9, 0, 36)
 		case "verdict":
 			seen |= 1 << 4
-			ok = s.enum(words22)
+			ok = s.enum(words23)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1944,7 +2099,7 @@ func (s *scan) predictionResolutionAmended() bool {
 	}
 	const required = 1<<14 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words54)
+		return s.missing(start, seen, required, words57)
 	}
 	return true
 }
@@ -1966,7 +2121,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.commonContext()
 		case "criterion_sha256":
 			seen |= 1 << 6
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "cut_seq":
 			seen |= 1 << 4
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -1978,17 +2133,17 @@ func (s *scan) predictionResolved() bool {
 			ok = s.commonEvidence()
 		case "foreknowledge":
 			seen |= 1 << 8
-			ok = s.enum(words18)
+			ok = s.enum(words19)
 		case "pointer":
 			ok = s.null() || s.text(0, 1024)
 		case "pred_id":
 			seen |= 1 << 1
 			ok = s.match(&pattern0, 0, 128)
 		case "reason":
-			ok = s.null() || s.match(&pattern4, 0, 64)
+			ok = s.null() || s.match(&pattern1, 0, 64)
 		case "registry_sha256":
 			seen |= 1 << 7
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "resolver":
 			seen |= 1 << 11
 			ok = s.commonResolver()
@@ -1997,7 +2152,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.boolean()
 		case "verdict":
 			seen |= 1 << 2
-			ok = s.enum(words22)
+			ok = s.enum(words23)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2007,7 +2162,7 @@ func (s *scan) predictionResolved() bool {
 	}
 	const required = 1<<12 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words55)
+		return s.missing(start, seen, required, words58)
 	}
 	return true
 }
@@ -2038,7 +2193,7 @@ func (s *scan) predictionWithdrawn() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words56)
+		return s.missing(start, seen, required, words59)
 	}
 	return true
 }
@@ -2057,7 +2212,7 @@ func (s *scan) telemetrySealed() bool {
 			ok = s.commonContext()
 		case "end":
 			seen |= 1 << 3
-			ok = s.timestamp(&pattern2, 0, 35)
+			ok = s.timestamp(&pattern4, 0, 35)
 		case "first":
 			seen |= 1 << 4
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
@@ -2069,16 +2224,16 @@ func (s *scan) telemetrySealed() bool {
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 		case "sha256":
 			seen |= 1 << 7
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern3, 0, 64)
 		case "source":
 			seen |= 1 << 1
 			ok = s.match(&pattern0, 0, 128)
 		case "start":
 			seen |= 1 << 2
-			ok = s.timestamp(&pattern2, 0, 35)
+			ok = s.timestamp(&pattern4, 0, 35)
 		case "watermark":
 			seen |= 1 << 6
-			ok = s.timestamp(&pattern2, 0, 35)
+			ok = s.timestamp(&pattern4, 0, 35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2088,7 +2243,7 @@ func (s *scan) telemetrySealed() bool {
 	}
 	const required = 1<<9 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words57)
+		return s.missing(start, seen, required, words60)
 	}
 	return true
 }
@@ -2103,14 +2258,14 @@ func (s *scan) toolCalled() bool {
 		name, off := s.name()
 		switch string(name) {
 		case "args_hash":
-			ok = s.null() || s.match(&pattern1, 0, 64)
+			ok = s.null() || s.match(&pattern3, 0, 64)
 		case "context":
 			seen |= 1 << 0
 			ok = s.commonContext()
 		case "cost_usd":
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
 		case "ended_at":
-			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "error":
 			ok = s.null() || s.text(0, 2000)
 		case "latency_ms":
@@ -2118,14 +2273,14 @@ func (s *scan) toolCalled() bool {
 		case "message_id":
 			ok = s.null() || s.text(1, 256)
 		case "result_hash":
-			ok = s.null() || s.match(&pattern1, 0, 64)
+			ok = s.null() || s.match(&pattern3, 0, 64)
 		case "returned_edges":
 			ok = s.null() || s.array(0, 64, (*scan).toolCalledReturnedEdgesItem)
 		case "started_at":
-			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "status":
 			seen |= 1 << 3
-			ok = s.enum(words59)
+			ok = s.enum(words62)
 		case "target":
 			ok = s.null() || s.text(1, 256)
 		case "tokens":
@@ -2137,7 +2292,7 @@ func (s *scan) toolCalled() bool {
 			seen |= 1 << 1
 			ok = s.match(&pattern0, 0, 128)
 		case "usage_convention":
-			ok = s.null() || s.enum(words60)
+			ok = s.null() || s.enum(words63)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2147,7 +2302,7 @@ func (s *scan) toolCalled() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words61)
+		return s.missing(start, seen, required, words64)
 	}
 	return true
 }
@@ -2176,7 +2331,7 @@ func (s *scan) toolCalledReturnedEdgesItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words58)
+		return s.missing(start, seen, required, words61)
 	}
 	return true
 }
