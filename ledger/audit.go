@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -10,82 +11,43 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Verdict is the answer of an audit.
-type Verdict string
-
-// The verdicts. Only Consistent is a yes.
-const (
-	// Consistent: every link holds and a checkpoint signed by the pinned key
-	// commits to the records it covers.
-	Consistent Verdict = "consistent"
-	// Inconsistent: something that the key signed, or the format promises,
-	// does not hold.
-	Inconsistent Verdict = "inconsistent"
-	// Unanchored: internally consistent only; there was no checkpoint or no
-	// key to hold the records against, so a whole rewrite would look the same.
-	Unanchored Verdict = "unanchored"
-	// NothingToVerify: no records and no checkpoint.
-	NothingToVerify Verdict = "nothing_to_verify"
-)
-
-// Report is what an audit found.
-type Report struct {
-	Verdict        Verdict   `json:"verdict"`
-	Size           uint64    `json:"size"`            // records read
-	Root           string    `json:"root"`            // Merkle root over them, hex
-	CheckpointSize *uint64   `json:"checkpoint_size"` // null without a checkpoint
-	UnsignedTail   *uint64   `json:"unsigned_tail"`   // records after the checkpoint; null without one
-	FirstBadSeq    *Seq      `json:"first_bad_seq"`
-	Finding        *string   `json:"finding"`
-	Foreign        []Foreign `json:"foreign,omitzero"` // messages of other writers that the operator acknowledged
-}
-
-// Foreign is a stored message that the logger did not write.
-type Foreign struct {
-	Seq          Seq    `json:"seq"`
-	SHA256       string `json:"sha256"` // leaf hash
-	Acknowledged bool   `json:"acknowledged"`
-
-	reason  string // why it is no record of the logger
-	altered bool   // no record names it as its predecessor
-	blame   string // the finding about the predecessor when not acknowledged
-}
-
-// Anchor is what an audit trusts: the log's public key and checkpoints.
-type Anchor struct {
-	Key         string       // note verifier key; "" when there is none
-	Checkpoints []Checkpoint // opened with Key, in any order
-	// Broken is why a checkpoint that is on file could not be opened; such a
-	// ledger is inconsistent, since only the logger writes there.
-	Broken error
-}
-
 // Auditor checks a ledger record by record, in memory constant in its length.
 type Auditor struct {
-	anchor      Anchor
-	checkpoints []Checkpoint // not yet reached, by size
+	anchor Anchor
+	heads  []head // not yet reached, by size
+	keys   keychain
 
 	tree       Tree
 	last       Hash
+	parent     Hash // the predecessor's leaf of the record that hashes to last
 	lastTime   time.Time
 	goodSize   uint64 // size of the largest checkpoint whose root matched
 	highest    uint64 // size of the largest checkpoint
+	anchored   bool   // something trusted was held against the records
 	suspect    *suspect
 	foreign    []Foreign
+	losses     []Loss
 	bad        finding // about a place: a link, a gap, a record's content
 	rewritten  finding // about a range: a checkpoint's root
 	rewriteEnd uint64  // last record of that range
 }
 
+// head is a checkpoint to be reached.
+type head struct {
+	Checkpoint
+	raw []byte // signed note to be checked; nil if it is trusted already
+}
+
 type finding struct {
-	seq  Seq // 0 when there is none
-	text string
+	seq   Seq // 0 when there is none
+	check Check
+	text  string
 }
 
 // note keeps the finding with the lowest position.
-func (f *finding) note(seq Seq, format string, args ...any) {
+func (f *finding) note(seq Seq, check Check, format string, args ...any) {
 	if f.seq == 0 || seq < f.seq {
-		*f = finding{max(seq, 1), fmt.Sprintf(format, args...)}
+		*f = finding{max(seq, 1), check, fmt.Sprintf(format, args...)}
 	}
 }
 
@@ -93,6 +55,7 @@ func (f *finding) note(seq Seq, format string, args ...any) {
 // decides which of the two was altered.
 type suspect struct {
 	seq    Seq
+	check  Check
 	reason string
 	// unlinked: only the link to the predecessor is wrong, so that either of
 	// the two may have been altered.
@@ -101,19 +64,20 @@ type suspect struct {
 
 // NewAuditor starts an audit at record 1.
 func NewAuditor(a Anchor) *Auditor {
-	cps := slices.Clone(a.Checkpoints)
-	slices.SortFunc(cps, func(x, y Checkpoint) int {
-		switch {
-		case x.Size < y.Size:
-			return -1
-		case x.Size > y.Size:
-			return 1
+	d := &Auditor{anchor: a, keys: keychain{pinned: a.Key}}
+	for _, cp := range a.Checkpoints {
+		d.heads = append(d.heads, head{Checkpoint: cp})
+	}
+	for _, s := range a.Signed {
+		if s.Size > 0 { // of nothing it says nothing
+			d.heads = append(d.heads, head{s.Checkpoint, s.Raw})
 		}
-		return bytes.Compare(x.Root[:], y.Root[:])
+	}
+	slices.SortFunc(d.heads, func(x, y head) int {
+		return cmp.Or(cmp.Compare(x.Size, y.Size), bytes.Compare(x.Root[:], y.Root[:]))
 	})
-	d := &Auditor{anchor: a, checkpoints: cps}
-	if n := len(cps); n > 0 {
-		d.highest = cps[n-1].Size
+	if n := len(d.heads); n > 0 {
+		d.highest = d.heads[n-1].Size
 	}
 	d.reach() // a checkpoint of size 0
 	return d
@@ -124,27 +88,34 @@ func NewAuditor(a Anchor) *Auditor {
 func (d *Auditor) Add(seq Seq, body []byte) {
 	want := Seq(d.tree.Size()) + 1
 	if seq != want {
-		d.bad.note(want, "records %d to %d are missing: after record %d the stream continues at %d", want, seq-1, want-1, seq)
+		d.bad.note(want, CheckSequence, "records %d to %d are missing: after record %d the stream continues at %d", want, seq-1, want-1, seq)
 		// What follows can still be linked to what it names; the tree cannot.
 		return
 	}
 	r, err := ParseRecord(body)
 	linked := err == nil && r.Seq == seq && r.Prev == d.last
 	d.settle(err == nil && r.Prev == d.last)
-	switch {
-	case err != nil:
-		d.suspect = &suspect{seq: seq, reason: err.Error()}
-	case r.Seq != seq:
-		d.suspect = &suspect{seq: seq, reason: fmt.Sprintf("the record at position %d says seq %d", seq, r.Seq)}
-	case r.Prev != d.last:
-		d.suspect = &suspect{seq: seq, unlinked: true, reason: fmt.Sprintf("record %d names %s as its predecessor's leaf hash, but record %d hashes to %s", seq, r.Prev, seq-1, d.last)}
-	}
-	if linked {
+	if !linked {
+		d.suspect = d.suspectOf(seq, &r, err)
+	} else {
 		d.checkContent(&r)
 	}
-	d.last = Leaf(body)
+	d.parent, d.last = d.last, Leaf(body)
 	d.tree.Append(d.last)
 	d.reach()
+}
+
+// suspectOf says what is wrong with a message that does not continue the chain.
+func (d *Auditor) suspectOf(seq Seq, r *Record, err error) *suspect {
+	switch {
+	case err != nil:
+		return &suspect{seq: seq, check: CheckLink, reason: err.Error()}
+	case seq > 1 && r.Seq == seq-1 && r.Prev == d.parent:
+		return &suspect{seq: seq, check: CheckFork, reason: fmt.Sprintf("the record at position %d says seq %d and names the same predecessor as the record before it: two loggers wrote", seq, r.Seq)}
+	case r.Seq != seq:
+		return &suspect{seq: seq, check: CheckLink, reason: fmt.Sprintf("the record at position %d says seq %d", seq, r.Seq)}
+	}
+	return &suspect{seq: seq, check: CheckLink, unlinked: true, reason: fmt.Sprintf("record %d names %s as its predecessor's leaf hash, but record %d hashes to %s", seq, r.Prev, seq-1, d.last)}
 }
 
 // settle decides about the pending suspect, now that its successor is known
@@ -160,7 +131,7 @@ func (d *Auditor) settle(confirmed bool) {
 		// Its bytes are what its successor was chained to. The logger chained
 		// over somebody else's message, or, if it looks like a record, its
 		// predecessor was altered; an acknowledgement will tell.
-		f := Foreign{Seq: s.seq, SHA256: d.last.String(), reason: s.reason}
+		f := Foreign{Seq: s.seq, SHA256: d.last.String(), reason: s.reason, check: s.check}
 		if s.unlinked && s.seq > 1 {
 			f.blame = fmt.Sprintf("record %d was altered: %s", s.seq-1, s.reason)
 		}
@@ -168,37 +139,31 @@ func (d *Auditor) settle(confirmed bool) {
 	default:
 		// Its successor does not name it either. Only an acknowledgement of its
 		// very bytes explains it: several foreign messages in a row.
-		d.foreign = append(d.foreign, Foreign{Seq: s.seq, SHA256: d.last.String(), reason: s.reason, altered: true})
+		d.foreign = append(d.foreign, Foreign{Seq: s.seq, SHA256: d.last.String(), reason: s.reason, check: s.check, altered: true})
 	}
 }
 
 // checkContent holds a well-linked record against what the logger promises.
 func (d *Auditor) checkContent(r *Record) {
 	if r.RecordedAt.Before(d.lastTime) {
-		d.bad.note(r.Seq, "record %d goes back in time: %s after %s", r.Seq, FormatTime(r.RecordedAt), FormatTime(d.lastTime))
+		d.bad.note(r.Seq, CheckTime, "record %d goes back in time: %s after %s", r.Seq, FormatTime(r.RecordedAt), FormatTime(d.lastTime))
 	}
 	d.lastTime = r.RecordedAt
 	if r.Seq == 1 {
-		d.checkOpening(r)
+		if err := d.keys.open(r); err != nil {
+			d.bad.note(1, CheckOpening, "%v", err)
+		}
+	}
+	if rot, ok := ParseRotation(r); ok {
+		if err := d.keys.rotate(r.Seq, &rot); err != nil {
+			d.bad.note(r.Seq, CheckKey, "record %d: %v", r.Seq, err)
+		}
+	}
+	if loss, ok := ParseLoss(r); ok {
+		d.losses = append(d.losses, loss)
 	}
 	if len(d.foreign) > 0 && bytes.Contains(r.Event, []byte("ledger.foreign_acknowledged")) {
 		d.acknowledge(r)
-	}
-}
-
-func (d *Auditor) checkOpening(r *Record) {
-	var ev struct {
-		Type string `json:"type"`
-		Data struct {
-			PublicKey string `json:"public_key"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(r.Event, &ev); err != nil || ev.Type != "ledger.opened" {
-		d.bad.note(1, "record 1 is not a ledger.opened event")
-		return
-	}
-	if d.anchor.Key != "" && ev.Data.PublicKey != d.anchor.Key {
-		d.bad.note(1, "record 1 names the key %q, but %q is pinned", ev.Data.PublicKey, d.anchor.Key)
 	}
 }
 
@@ -238,19 +203,45 @@ func ParseAcknowledgement(r *Record) (ack Acknowledgement, ok bool) {
 	return ack, json.Unmarshal(ev.Data, &ack) == nil
 }
 
-// reach compares the tree with the checkpoints of its present size.
+// reach holds the tree against the checkpoints of its present size.
 func (d *Auditor) reach() {
-	for len(d.checkpoints) > 0 && d.checkpoints[0].Size == d.tree.Size() {
-		cp := d.checkpoints[0]
-		d.checkpoints = d.checkpoints[1:]
-		if root := d.tree.Root(); cp.Root != root {
-			d.rewriteEnd = max(d.rewriteEnd, cp.Size)
-			d.rewritten.note(Seq(d.goodSize)+1, "the checkpoint of size %d signs root %s, but the records hash to %s: records %d to %d, or some of them, were rewritten",
-				cp.Size, cp.Root, root, d.goodSize+1, cp.Size)
-			continue
+	var at []head
+	for len(d.heads) > 0 && d.heads[0].Size == d.tree.Size() {
+		if h := d.heads[0]; d.trusts(h) {
+			at = append(at, h)
 		}
-		d.goodSize = cp.Size
+		d.heads = d.heads[1:]
 	}
+	if n := len(at); n > 1 && at[0].Root != at[n-1].Root { // they are sorted by root
+		d.bad.note(Seq(d.goodSize)+1, CheckFork, "two checkpoints of size %d are signed, with the roots %s and %s: the log was forked behind record %d",
+			at[0].Size, at[0].Root, at[n-1].Root, d.goodSize)
+	}
+	for _, h := range at {
+		if root := d.tree.Root(); h.Root != root {
+			d.rewriteEnd = max(d.rewriteEnd, h.Size)
+			d.rewritten.note(Seq(d.goodSize)+1, CheckRoot, "the checkpoint of size %d signs root %s, but the records hash to %s: records %d to %d, or some of them, were rewritten",
+				h.Size, h.Root, root, d.goodSize+1, h.Size)
+			return
+		}
+	}
+	if len(at) > 0 {
+		d.goodSize = d.tree.Size()
+	}
+}
+
+// trusts says whether the checkpoint counts, and notes one that is not signed by
+// the key that is in force.
+func (d *Auditor) trusts(h head) bool {
+	if h.raw != nil {
+		if err := d.keys.check(h.raw); err != nil {
+			d.bad.note(Seq(d.goodSize)+1, CheckSignature, "the checkpoint of size %d cannot be trusted: %v", h.Size, err)
+			return false
+		}
+	}
+	// One signed before the pinned key came into force is checked like any
+	// other, but who holds that older key could have made it.
+	d.anchored = d.anchored || h.raw == nil || d.keys.trusted
+	return true
 }
 
 // Report ends the audit.
@@ -262,36 +253,64 @@ func (d *Auditor) Report() Report {
 		if s.unlinked && at > 1 {
 			at--
 		}
-		d.bad.note(at, "record %d was altered or its link is broken: %s", at, s.reason)
+		d.bad.note(at, s.check, "record %d was altered or its link is broken: %s", at, s.reason)
+	}
+	d.checkEnd()
+	d.judgeForeign()
+	if d.anchor.Key != "" && !d.keys.trusted && d.tree.Size() > 0 {
+		d.bad.note(1, CheckKey, "record 1 names the key %q, but %q is pinned and no rotation leads to it", d.keys.first(), d.anchor.Key)
+	}
+	if d.anchor.Broken != nil {
+		d.bad.note(Seq(d.goodSize)+1, CheckCheckpoint, "a checkpoint on file cannot be trusted: %v", d.anchor.Broken)
+	}
+	return d.report()
+}
+
+// checkEnd notes what is signed and not there: the heads that were not reached.
+// A gap leaves them unreached too, and has been noted already.
+func (d *Auditor) checkEnd() {
+	if d.bad.seq != 0 {
+		return
 	}
 	size := d.tree.Size()
-	if d.highest > size && d.bad.seq == 0 {
-		d.bad.note(Seq(size)+1, "the ledger holds %d records, but a signed checkpoint covers %d: records %d to %d are gone", size, d.highest, size+1, d.highest)
+	for _, h := range d.heads {
+		if err := d.keys.checkBeyond(h.raw); err != nil {
+			d.bad.note(Seq(size)+1, CheckSignature, "the checkpoint of size %d cannot be trusted: %v", h.Size, err)
+			return
+		}
 	}
+	if len(d.heads) > 0 {
+		d.bad.note(Seq(size)+1, CheckEnd, "the ledger holds %d records, but a signed checkpoint covers %d: records %d to %d are gone", size, d.highest, size+1, d.highest)
+	}
+}
+
+func (d *Auditor) judgeForeign() {
 	d.foreign = slices.DeleteFunc(d.foreign, func(f Foreign) bool {
 		switch {
 		case f.Acknowledged:
 			return false
 		case f.altered:
-			d.bad.note(f.Seq, "record %d was altered: %s", f.Seq, f.reason)
+			d.bad.note(f.Seq, f.check, "record %d was altered: %s", f.Seq, f.reason)
 			return true
 		case f.blame != "":
-			d.bad.note(f.Seq-1, "%s", f.blame)
+			d.bad.note(f.Seq-1, f.check, "%s", f.blame)
+			return true
+		case f.check == CheckFork:
+			d.bad.note(f.Seq, CheckFork, "%s", f.reason)
 			return true
 		}
-		d.bad.note(f.Seq, "message %d was not written there by the logger (%s), and no operator acknowledged it", f.Seq, f.reason)
+		d.bad.note(f.Seq, CheckForeign, "message %d was not written there by the logger (%s), and no operator acknowledged it", f.Seq, f.reason)
 		return false
 	})
-	if d.anchor.Broken != nil {
-		d.bad.note(Seq(d.goodSize)+1, "a checkpoint on file cannot be trusted: %v", d.anchor.Broken)
-	}
-	return d.report(size)
 }
 
-func (d *Auditor) report(size uint64) Report {
-	r := Report{Size: size, Root: d.tree.Root().String(), Foreign: d.foreign}
-	anchored := d.anchor.Key != "" && len(d.anchor.Checkpoints) > 0
-	if anchored {
+func (d *Auditor) report() Report {
+	size := d.tree.Size()
+	r := Report{Size: size, Root: d.tree.Root().String(), Foreign: d.foreign, Losses: d.losses}
+	if len(d.keys.keys) > 1 {
+		r.Keys = d.keys.keys
+	}
+	if d.highest > 0 || len(d.anchor.Checkpoints)+len(d.anchor.Signed) > 0 {
 		cp := d.highest
 		r.CheckpointSize = &cp
 		tail := size - min(cp, size)
@@ -303,11 +322,13 @@ func (d *Auditor) report(size uint64) Report {
 			f = d.rewritten
 		}
 	}
+	anchored := d.anchor.Key != "" && d.anchored
 	switch {
 	case f.seq != 0:
+		text := f.text + d.declared(f.seq)
 		r.Verdict = Inconsistent
-		r.FirstBadSeq, r.Finding = &f.seq, &f.text
-	case size == 0 && !anchored:
+		r.FirstBadSeq, r.FailedCheck, r.Finding = &f.seq, &f.check, &text
+	case size == 0 && r.CheckpointSize == nil:
 		r.Verdict = NothingToVerify
 		r.Finding = ptr("the ledger is empty and no checkpoint was given")
 	case !anchored:
@@ -317,6 +338,17 @@ func (d *Auditor) report(size uint64) Report {
 		r.Verdict = Consistent
 	}
 	return r
+}
+
+// declared adds to a finding that its cause is a loss that the operator declared.
+func (d *Auditor) declared(at Seq) string {
+	for _, l := range d.losses {
+		if uint64(at) <= l.KnownSize && d.highest > l.Size {
+			return fmt.Sprintf("; record %d declares that records %d to %d were lost when the ledger was restored from a backup (accepted by %q)",
+				l.Seq, l.Size+1, l.KnownSize, l.AcceptedBy)
+		}
+	}
+	return ""
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -32,17 +32,58 @@ func SignCheckpoint(c Checkpoint, signer note.Signer) ([]byte, error) {
 	return signed, nil
 }
 
+// SignedCheckpoint is a checkpoint with the note that it came in.
+type SignedCheckpoint struct {
+	Checkpoint
+	Raw []byte // the signed note
+}
+
+// ParseCheckpoint reads a signed note without checking a signature: for finding
+// out which key should have signed it. Failures are ErrBadCheckpoint.
+func ParseCheckpoint(raw []byte) (SignedCheckpoint, error) {
+	n, err := note.Open(raw, note.VerifierList())
+	var unverified *note.UnverifiedNoteError
+	if !errors.As(err, &unverified) {
+		return SignedCheckpoint{}, fmt.Errorf("%w: %w", ErrBadCheckpoint, err)
+	}
+	n = unverified.Note
+	cp, err := parseCheckpointText(n.Text)
+	return SignedCheckpoint{cp, raw}, err
+}
+
+// parseCheckpointText reads the text of a checkpoint note in its canonical
+// form; extension lines are passed over.
+func parseCheckpointText(text string) (Checkpoint, error) {
+	var cp flog.Checkpoint
+	rest, err := cp.Unmarshal([]byte(text))
+	switch {
+	case err != nil:
+		return Checkpoint{}, fmt.Errorf("%w: %w", ErrBadCheckpoint, err)
+	case len(cp.Hash) != len(Hash{}):
+		return Checkpoint{}, fmt.Errorf("%w: root of %d bytes", ErrBadCheckpoint, len(cp.Hash))
+	case cp.Size > MaxSize:
+		return Checkpoint{}, fmt.Errorf("%w: size %d is beyond %d", ErrBadCheckpoint, cp.Size, uint64(MaxSize))
+	case string(cp.Marshal())+string(rest) != text:
+		return Checkpoint{}, fmt.Errorf("%w: not in canonical form", ErrBadCheckpoint)
+	}
+	return Checkpoint{Origin: cp.Origin, Size: cp.Size, Root: Hash(cp.Hash)}, nil
+}
+
 // OpenCheckpoint checks the signature with the pinned key, whose name is the
 // expected origin. Any failure is ErrBadCheckpoint with its cause.
 func OpenCheckpoint(raw []byte, key note.Verifier) (Checkpoint, error) {
-	cp, _, _, err := flog.ParseCheckpoint(raw, key.Name(), key)
+	n, err := note.Open(raw, note.VerifierList(key))
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("%w: %w", ErrBadCheckpoint, err)
 	}
-	if len(cp.Hash) != len(Hash{}) {
-		return Checkpoint{}, fmt.Errorf("%w: root of %d bytes", ErrBadCheckpoint, len(cp.Hash))
+	cp, err := parseCheckpointText(n.Text)
+	if err == nil && cp.Origin != key.Name() {
+		err = fmt.Errorf("%w: origin %q, want %q", ErrBadCheckpoint, cp.Origin, key.Name())
 	}
-	return Checkpoint{Origin: cp.Origin, Size: cp.Size, Root: Hash(cp.Hash)}, nil
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	return cp, nil
 }
 
 // KeepCheckpoint says whether a checkpoint of size older stays on file when

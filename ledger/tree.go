@@ -36,14 +36,37 @@ func node(left, right Hash) Hash {
 func (t *Tree) Size() uint64 { return t.size }
 
 // Append adds a leaf.
-func (t *Tree) Append(leaf Hash) {
-	for range bits.TrailingZeros64(^t.size) {
-		last := len(t.peaks) - 1
-		leaf = node(t.peaks[last], leaf)
-		t.peaks = t.peaks[:last]
+func (t *Tree) Append(leaf Hash) { t.add(leaf, nil) }
+
+// add appends a leaf and tells done, unless it is nil, every perfect subtree
+// that the leaf completes, from the leaf itself on: level and number within it.
+func (t *Tree) add(h Hash, done func(level int, n uint64, h Hash)) {
+	n := t.size
+	if done != nil {
+		done(0, n, h)
 	}
-	t.peaks = append(t.peaks, leaf)
+	for level := range bits.TrailingZeros64(^t.size) {
+		last := len(t.peaks) - 1
+		h = node(t.peaks[last], h)
+		t.peaks = t.peaks[:last]
+		n >>= 1
+		if done != nil {
+			done(level+1, n, h)
+		}
+	}
+	t.peaks = append(t.peaks, h)
 	t.size++
+}
+
+// eachPeak calls fn for the perfect subtrees that make up the tree, the largest
+// first.
+func (t *Tree) eachPeak(fn func(level int, n uint64, h Hash)) {
+	start := uint64(0)
+	for _, p := range t.peaks {
+		level := bits.Len64(t.size-start) - 1
+		fn(level, start>>level, p)
+		start += 1 << level
+	}
 }
 
 // Root is the tree head; EmptyRoot when there are no leaves.
