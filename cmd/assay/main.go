@@ -67,6 +67,8 @@ type cli struct {
 	Show      showCmd      `cmd:"" help:"Show a record, an event, a claim or a prediction."`
 	List      listCmd      `cmd:"" help:"List what the views hold: predictions, claims, rejections and the like."`
 	Verify    verifyCmd    `cmd:"" help:"Check every link, the Merkle root and the checkpoints."`
+	Prove     proveCmd     `cmd:"" help:"Write the proof that a record is in the log, or that the log only grew."`
+	Check     checkCmd     `cmd:"" help:"Check a proof file offline, with nothing but the log's public key."`
 	Replay    replayCmd    `cmd:"" help:"Rebuild every view from record 1 and compare the digest."`
 	Snapshot  snapshotCmd  `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`
 	Score     scoreCmd     `cmd:"" help:"Compute the metrics, with their denominators."`

@@ -30,8 +30,8 @@ func (c *scoreCmd) Run(a *app) error {
 		return err
 	}
 	out := scored{Score: score}
-	if anchor, err := node.LoadAnchor(node.AnchorConfig{Dir: a.dir}); err == nil && len(anchor.Checkpoints) > 0 {
-		out.CheckpointSize = &anchor.Checkpoints[0].Size
+	if anchor, err := node.LoadAnchor(node.AnchorConfig{Dir: a.dir}); err == nil && len(anchor.Signed) > 0 {
+		out.CheckpointSize = &anchor.Signed[0].Size
 	}
 	return a.print(out, func(w io.Writer) {
 		printScore(w, score)

@@ -33,28 +33,100 @@ type verifyCmd struct {
 	evidenceFlags
 	Key        string `help:"Pinned verifier key, or a file that holds it. Default: DIR/logger/key.pub." placeholder:"KEY"`
 	Checkpoint string `help:"File with the signed checkpoint to hold the ledger against. Default: those in DIR/logger/checkpoint." type:"existingfile" placeholder:"FILE"`
+	Pin        string `help:"File that remembers the log's name, key and newest head: made on the first use, and from then on the log may only grow." type:"path" placeholder:"FILE"`
+}
+
+// verified is a report with what is remembered after it.
+type verified struct {
+	ledger.Report
+	Pin *pinned `json:"pin,omitzero"`
+}
+
+type pinned struct {
+	File string `json:"file"`
+	// Size is that of the remembered head; null when there was none to remember.
+	Size    *uint64 `json:"size"`
+	Changed bool    `json:"changed"`
+}
+
+// uncompared is the report of an audit that could not read what it had to.
+type uncompared struct {
+	Verdict ledger.Verdict `json:"verdict"`
+	Finding string         `json:"finding"`
 }
 
 func (c *verifyCmd) Run(a *app) error {
+	var pin *node.Pin
+	if c.Pin != "" {
+		var err error
+		if pin, err = node.LoadPin(c.Pin); err != nil {
+			return err
+		}
+		if pin != nil && c.Key != "" {
+			return usageError("%s names the key already; give --key or --pin", c.Pin)
+		}
+	}
 	// The anchor first: what is signed later is not held against what was
 	// read before.
-	anchor, err := node.LoadAnchor(node.AnchorConfig{Dir: a.dir, Key: c.Key, Checkpoint: c.Checkpoint})
+	anchor, err := node.LoadAnchor(node.AnchorConfig{Dir: a.dir, Key: c.Key, Checkpoint: c.Checkpoint, Pin: pin})
 	if err != nil {
 		return err
 	}
 	e, err := c.open(a)
 	if err != nil {
-		return notCompared(err)
+		return a.notCompared(err)
 	}
 	defer e.Close()
 	report, err := a.verify(e, anchor)
 	if err != nil {
-		return notCompared(err)
+		return a.notCompared(err)
 	}
-	if err := a.print(report, func(w io.Writer) { printReport(w, report, e.Origin()) }); err != nil {
+	out := verified{Report: report}
+	if c.Pin != "" {
+		if out.Pin, err = remember(c.Pin, pin, anchor, report); err != nil {
+			return err
+		}
+	}
+	if err := a.print(out, func(w io.Writer) { out.print(w, e.Origin()) }); err != nil {
 		return err
 	}
 	return verdictError(report.Verdict)
+}
+
+func remember(file string, pin *node.Pin, anchor ledger.Anchor, report ledger.Report) (*pinned, error) {
+	next, err := node.Remember(file, pin, anchor, report)
+	if err != nil {
+		return nil, err
+	}
+	out := &pinned{File: file, Changed: next != pin}
+	if next != nil {
+		out.Size = &next.Size
+	}
+	return out, nil
+}
+
+func (v *verified) print(w io.Writer, origin string) {
+	printReport(w, v.Report, origin)
+	switch p := v.Pin; {
+	case p == nil:
+	case p.Size == nil:
+		fmt.Fprintf(w, "remembered  nothing: %s is made once a checkpoint is found good\n", p.File)
+	case p.Changed:
+		fmt.Fprintf(w, "remembered  size %d from now on (%s)\n", *p.Size, p.File)
+	default:
+		fmt.Fprintf(w, "remembered  size %d as before (%s)\n", *p.Size, p.File)
+	}
+}
+
+// notCompared reports that what had to be checked could not be read.
+func (a *app) notCompared(err error) error {
+	if !a.json || errors.Is(err, node.ErrNotInitialised) {
+		return notCompared(err)
+	}
+	if err := a.print(uncompared{ledger.CouldNotCompare, err.Error()}, nil); err != nil {
+		return err
+	}
+	return &exitError{code: exitNotCompare}
 }
 
 // notCompared is the end of a check that could not read what it had to check:
@@ -96,8 +168,21 @@ func printReport(w io.Writer, r ledger.Report, origin string) {
 	if r.FirstBadSeq != nil {
 		fmt.Fprintf(w, "first bad   %d\n", *r.FirstBadSeq)
 	}
+	if r.FailedCheck != nil {
+		fmt.Fprintf(w, "check       %s\n", *r.FailedCheck)
+	}
 	if r.Finding != nil {
 		fmt.Fprintf(w, "finding     %s\n", visible(*r.Finding))
+	}
+	for _, k := range r.Keys {
+		how := ""
+		if k.Recovered {
+			how = ", put in force by the recovery key"
+		}
+		fmt.Fprintf(w, "key         %s from record %d%s\n", k.Verifier, k.From, how)
+	}
+	for _, l := range r.Losses {
+		fmt.Fprintf(w, "lost        records %d to %d when the ledger was restored, says record %d (accepted by %s)\n", l.Size+1, l.KnownSize, l.Seq, visible(l.AcceptedBy))
 	}
 	for _, f := range r.Foreign {
 		fmt.Fprintf(w, "foreign     %d %s acknowledged: %v\n", f.Seq, f.SHA256, f.Acknowledged)

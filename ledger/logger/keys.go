@@ -149,6 +149,45 @@ func (f Files) saveCheckpoint(cp ledger.Checkpoint, raw []byte, before ledger.Ch
 	return durable.WriteFile(filepath.Join(dir, latest), raw, 0o644)
 }
 
+// ReadCheckpoints reads every checkpoint on file, the largest first, without
+// checking a signature: an audit does that, since which key had to sign is in
+// the ledger. Errors are those of LoadCheckpoints.
+func ReadCheckpoints(f Files) ([]ledger.SignedCheckpoint, error) {
+	entries, err := os.ReadDir(f.Checkpoints())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrNoCheckpoint, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []ledger.SignedCheckpoint
+	var broken error
+	for _, e := range entries {
+		if e.IsDir() || !isCheckpointName(e.Name()) {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(f.Checkpoints(), e.Name()))
+		var cp ledger.SignedCheckpoint
+		if err == nil {
+			cp, err = ledger.ParseCheckpoint(raw)
+		}
+		if err != nil {
+			broken = errors.Join(broken, fmt.Errorf("%s: %w", filepath.Join(f.Checkpoints(), e.Name()), err))
+			continue
+		}
+		out = append(out, cp)
+	}
+	slices.SortFunc(out, func(a, b ledger.SignedCheckpoint) int { return cmp.Compare(b.Size, a.Size) })
+	return out, broken
+}
+
+// isCheckpointName says whether a file is one that saveCheckpoint writes, and
+// not a lock or what an interrupted write left.
+func isCheckpointName(name string) bool {
+	_, err := strconv.ParseUint(name, 10, 64)
+	return err == nil || name == latest || name == "witnessed"
+}
+
 // LoadCheckpoints opens every checkpoint on file with key, the largest first.
 // Without any, the result is empty; an unreadable one is an error beside the
 // others. A missing directory is ErrNoCheckpoint and fs.ErrNotExist.

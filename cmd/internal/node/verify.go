@@ -17,35 +17,34 @@ import (
 // AnchorConfig says what to trust: the key and checkpoints of DIR, or pins.
 type AnchorConfig struct {
 	Dir Dir
-	// Key is a note verifier key, or a file that holds one; "" takes DIR's.
+	// Key is a note verifier key, or a file that holds one; "" takes the pin's,
+	// then DIR's.
 	Key string
 	// Checkpoint is a file with a signed checkpoint; "" takes DIR's.
 	Checkpoint string
+	// Pin is what is remembered of this log; nil for nothing.
+	Pin *Pin
 }
 
 // LoadAnchor collects what an audit may trust. The key never comes from the
 // ledger itself. What is absent is left out, so that the audit answers
 // "unanchored"; what is there but broken is kept as Anchor.Broken.
-func LoadAnchor(c AnchorConfig) (ledger.Anchor, error) {
-	var a ledger.Anchor
-	key, err := loadKey(c)
-	if err != nil || key == nil {
+func LoadAnchor(c AnchorConfig) (a ledger.Anchor, err error) {
+	if a.Key, err = loadKey(c); err != nil {
 		return a, err
 	}
-	a.Key = key.vkey
+	if c.Pin != nil {
+		a.Checkpoints = []ledger.Checkpoint{*c.Pin.Head()}
+	}
 	if c.Checkpoint != "" {
-		raw, err := os.ReadFile(c.Checkpoint)
+		cp, err := ReadCheckpoint(c.Checkpoint)
 		if err != nil {
 			return a, err
 		}
-		cp, err := ledger.OpenCheckpoint(raw, key.verifier)
-		if err != nil {
-			return a, fmt.Errorf("%s: %w", c.Checkpoint, err)
-		}
-		a.Checkpoints = []ledger.Checkpoint{cp}
+		a.Signed = []ledger.SignedCheckpoint{cp}
 		return a, nil
 	}
-	a.Checkpoints, err = logger.LoadCheckpoints(c.Dir.Logger(), key.verifier)
+	a.Signed, err = logger.ReadCheckpoints(c.Dir.Logger())
 	if errors.Is(err, fs.ErrNotExist) {
 		return a, nil
 	}
@@ -53,33 +52,54 @@ func LoadAnchor(c AnchorConfig) (ledger.Anchor, error) {
 	return a, nil
 }
 
-type pinnedKey struct {
-	vkey     string
-	verifier note.Verifier
+// ReadCheckpoint reads a file with a signed checkpoint. The signature is not
+// checked.
+func ReadCheckpoint(path string) (ledger.SignedCheckpoint, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return ledger.SignedCheckpoint{}, err
+	}
+	cp, err := ledger.ParseCheckpoint(raw)
+	if err != nil {
+		return cp, fmt.Errorf("%s: %w", path, err)
+	}
+	return cp, nil
 }
 
-// loadKey is nil when there is neither a pin nor a key in DIR.
-func loadKey(c AnchorConfig) (*pinnedKey, error) {
-	if c.Key == "" {
-		vkey, v, err := logger.LoadVerifier(c.Dir.Logger())
-		if errors.Is(err, logger.ErrNotInitialised) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		return &pinnedKey{vkey, v}, nil
+// loadKey is "" when there is neither a pin nor a key in DIR.
+func loadKey(c AnchorConfig) (string, error) {
+	if c.Key == "" && c.Pin != nil {
+		return c.Pin.Key, nil
 	}
-	text := c.Key
-	if raw, err := os.ReadFile(c.Key); err == nil {
+	if c.Key == "" {
+		vkey, _, err := logger.LoadVerifier(c.Dir.Logger())
+		if errors.Is(err, logger.ErrNotInitialised) {
+			return "", nil
+		}
+		return vkey, err
+	}
+	return parseKey(c.Key)
+}
+
+// parseKey reads a verifier key, or the file that holds it.
+func parseKey(text string) (string, error) {
+	if raw, err := os.ReadFile(text); err == nil {
 		text = string(raw)
 	}
 	text = strings.TrimSpace(text)
-	v, err := note.NewVerifier(text)
-	if err != nil {
-		return nil, fmt.Errorf("key %q: %w", text, err)
+	if _, err := note.NewVerifier(text); err != nil {
+		return "", fmt.Errorf("key %q: %w", text, err)
 	}
-	return &pinnedKey{text, v}, nil
+	return text, nil
+}
+
+// LoadKey is the key to check a file with: nil when there is none to trust.
+func LoadKey(c AnchorConfig) (note.Verifier, error) {
+	text, err := loadKey(c)
+	if err != nil || text == "" {
+		return nil, err
+	}
+	return note.NewVerifier(text)
 }
 
 // Verify audits the evidence up to its present end. progress is called now

@@ -1,0 +1,111 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"assay/ledger"
+)
+
+var (
+	// ErrNotSigned means that no checkpoint covers a record yet.
+	ErrNotSigned = errors.New("no checkpoint covers this record yet")
+	// ErrNotThere means that the ledger holds no such record.
+	ErrNotThere = errors.New("the ledger holds no such record")
+	// ErrOtherRecords means that the records are not those that the checkpoint
+	// signs, so that nothing can be proved with it: run verify.
+	ErrOtherRecords = errors.New("the records do not hash to the signed root")
+)
+
+// ProveInclusion makes the proof that a record is among those that cp signs, in
+// one pass over them and constant memory.
+func ProveInclusion(ctx context.Context, e Evidence, cp ledger.SignedCheckpoint, seq ledger.Seq, progress func(done, total ledger.Seq)) (*ledger.InclusionProof, error) {
+	if seq == 0 {
+		return nil, ErrNotThere
+	}
+	if uint64(seq) > cp.Size {
+		return nil, fmt.Errorf("%w: record %d, the newest signs %d", ErrNotSigned, seq, cp.Size)
+	}
+	wanted, err := ledger.WantInclusion(seq.Index(), cp.Size)
+	if err != nil {
+		return nil, err
+	}
+	p := &ledger.InclusionProof{Index: seq.Index(), Checkpoint: cp.Raw}
+	c := ledger.NewCollector(nil, wanted)
+	err = collect(ctx, e, c, cp, progress, func(at ledger.Seq, body []byte) {
+		if at == seq {
+			p.Body = body
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.Path, err = ledger.ProveInclusion(p.Index, cp.Size, c)
+	return p, err
+}
+
+// ProveConsistency makes the proof that the log of size old is a prefix of what
+// cp signs, in one pass and constant memory.
+func ProveConsistency(ctx context.Context, e Evidence, cp ledger.SignedCheckpoint, old uint64, progress func(done, total ledger.Seq)) (*ledger.ConsistencyProof, error) {
+	wanted, err := ledger.WantConsistency(old, cp.Size)
+	if err != nil {
+		return nil, err
+	}
+	c := ledger.NewCollector(nil, wanted)
+	if err := collect(ctx, e, c, cp, progress, nil); err != nil {
+		return nil, err
+	}
+	p := &ledger.ConsistencyProof{Old: old, Checkpoint: cp.Raw}
+	p.Path, err = ledger.ProveConsistency(old, cp.Size, c)
+	return p, err
+}
+
+// collect passes the records that cp signs by c and holds their root against it.
+func collect(ctx context.Context, e Evidence, c *ledger.Collector, cp ledger.SignedCheckpoint, progress func(done, total ledger.Seq), see func(ledger.Seq, []byte)) error {
+	err := e.Read(ctx, 1, ledger.Seq(cp.Size), func(seq ledger.Seq, body []byte) error {
+		if want := ledger.Seq(c.Tree().Size()) + 1; seq != want {
+			return fmt.Errorf("%w: after record %d the stream continues at %d", ledger.ErrCorrupt, want-1, seq)
+		}
+		c.Add(ledger.Leaf(body))
+		if see != nil {
+			see(seq, body)
+		}
+		if progress != nil && seq%4096 == 0 {
+			progress(seq, ledger.Seq(cp.Size))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.Tree().Size() != cp.Size || c.Tree().Root() != cp.Root {
+		return fmt.Errorf("%w: %d records hash to %s, the checkpoint of size %d signs %s",
+			ErrOtherRecords, c.Tree().Size(), c.Tree().Root(), cp.Size, cp.Root)
+	}
+	return nil
+}
+
+// FindLeaf is the position of the record with this leaf hash, for a receipt that
+// does not tell it: ErrNotThere.
+func FindLeaf(ctx context.Context, e Evidence, leaf ledger.Hash) (at ledger.Seq, err error) {
+	last, err := e.Head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	found := errors.New("found")
+	err = e.Read(ctx, 1, last, func(seq ledger.Seq, body []byte) error {
+		if ledger.Leaf(body) == leaf {
+			at = seq
+			return found
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, found):
+		return at, nil
+	case err != nil:
+		return 0, err
+	}
+	return 0, fmt.Errorf("%w: leaf %s", ErrNotThere, leaf)
+}
