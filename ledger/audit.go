@@ -105,11 +105,18 @@ func (d *Auditor) Add(seq Seq, body []byte) {
 	d.reach()
 }
 
+// Lost says that the stream claims to go on to last, but that nothing behind what
+// was added can be read.
+func (d *Auditor) Lost(last Seq) {
+	at := Seq(d.tree.Size()) + 1
+	d.bad.note(at, CheckSequence, "records %d to %d are missing: the stream says that it ends at %d, but nothing behind record %d can be read", at, last, last, at-1)
+}
+
 // suspectOf says what is wrong with a message that does not continue the chain.
 func (d *Auditor) suspectOf(seq Seq, r *Record, err error) *suspect {
 	switch {
 	case err != nil:
-		return &suspect{seq: seq, check: CheckLink, reason: err.Error()}
+		return &suspect{seq: seq, check: CheckForeign, reason: err.Error()}
 	case seq > 1 && r.Seq == seq-1 && r.Prev == d.parent:
 		return &suspect{seq: seq, check: CheckFork, reason: fmt.Sprintf("the record at position %d says seq %d and names the same predecessor as the record before it: two loggers wrote", seq, r.Seq)}
 	case r.Seq != seq:
@@ -290,7 +297,11 @@ func (d *Auditor) judgeForeign() {
 		case f.Acknowledged:
 			return false
 		case f.altered:
-			d.bad.note(f.Seq, f.check, "record %d was altered: %s", f.Seq, f.reason)
+			check := f.check
+			if check == CheckForeign { // it was a record once
+				check = CheckLink
+			}
+			d.bad.note(f.Seq, check, "record %d was altered: %s", f.Seq, f.reason)
 			return true
 		case f.blame != "":
 			d.bad.note(f.Seq-1, f.check, "%s", f.blame)
@@ -299,7 +310,7 @@ func (d *Auditor) judgeForeign() {
 			d.bad.note(f.Seq, CheckFork, "%s", f.reason)
 			return true
 		}
-		d.bad.note(f.Seq, CheckForeign, "message %d was not written there by the logger (%s), and no operator acknowledged it", f.Seq, f.reason)
+		d.bad.note(f.Seq, f.check, "message %d was not written there by the logger (%s), and no operator acknowledged it", f.Seq, f.reason)
 		return false
 	})
 }

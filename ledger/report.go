@@ -1,5 +1,7 @@
 package ledger
 
+import "fmt"
+
 // Verdict is the answer of an audit.
 type Verdict string
 
@@ -61,6 +63,17 @@ type Key struct {
 	// Recovered: the offline recovery key put it in force, not its predecessor.
 	Recovered bool `json:"recovered,omitzero"`
 }
+
+// LostError means that a store says that it holds messages up to Last and gives
+// none behind After: a block is gone, or cannot be read.
+type LostError struct{ After, Last Seq }
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("the stream says that it ends at %d, but nothing behind %d can be read", e.Last, e.After)
+}
+
+// Unwrap makes it a case of ErrCorrupt.
+func (e *LostError) Unwrap() error { return ErrCorrupt }
 
 // Foreign is a stored message that the logger did not write.
 type Foreign struct {

@@ -326,7 +326,10 @@ func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
 	if err := r.commit(); err != nil {
 		return err
 	}
-	if err := f.result(); err != nil {
+	var lost *ledger.LostError
+	if err := f.result(); errors.As(err, &lost) {
+		return &LinkError{Seq: lost.After + 1, Kind: ErrGap, What: "end of the feed", Want: fmt.Sprint(lost.Last), Got: fmt.Sprint(lost.After)}
+	} else if err != nil {
 		return fmt.Errorf("read the ledger behind message %d: %w", r.chain.seq, err)
 	}
 	if err := r.chain.settled(); err != nil {

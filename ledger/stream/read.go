@@ -17,10 +17,15 @@ import (
 // PullBytes is how much one pull of a read may carry: the best of those tried.
 const PullBytes = 8 << 20
 
+// stallAfter is how long a bounded read waits for the next message before it
+// asks whether the last one is there at all.
+const stallAfter = 2 * time.Second
+
 // Read calls fn for each stored message from from to to in the stream's order;
 // with to 0 it goes on with new messages until ctx ends. Messages that the
-// stream lost are passed over, so fn must check that seq is contiguous. Bodies
-// belong to fn. An error of fn ends the read and is returned.
+// stream lost are passed over, so fn must check that seq is contiguous; where
+// all up to the end are lost the error is a *ledger.LostError. Bodies belong to
+// fn. An error of fn ends the read and is returned.
 func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledger.Seq, body []byte) error) error {
 	if from == 0 {
 		from = 1
@@ -52,6 +57,7 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 	}
 	var mu sync.Mutex // held while fn runs, so that no call outlives Read
 	stopped := false
+	last, heard := from-1, time.Now() // guarded by mu
 	defer func() {
 		mu.Lock()
 		stopped = true
@@ -68,8 +74,13 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 			if to == 0 || seq <= to {
 				err = fn(seq, m.Data())
 			}
-			if err == nil && to != 0 && (seq >= to || pending == 0) {
+			last, heard = seq, time.Now()
+			switch {
+			case err != nil || to == 0:
+			case seq >= to:
 				err = errEnd
+			case pending == 0:
+				err = &ledger.LostError{After: seq, Last: to}
 			}
 		}
 		if err != nil {
@@ -81,16 +92,33 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 		return fmt.Errorf("read from %d: %w", from, err)
 	}
 	defer cc.Stop()
-	select {
-	case err := <-done:
-		if errors.Is(err, errEnd) {
-			return nil
+	tick := time.NewTicker(stallAfter / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			if errors.Is(err, errEnd) {
+				return nil
+			}
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-cc.Closed():
+			return fmt.Errorf("read from %d: connection closed", from)
+		case <-tick.C:
+			if to == 0 || !mu.TryLock() { // fn is at work
+				continue
+			}
+			after, stalled := last, time.Since(heard) > stallAfter
+			mu.Unlock()
+			if !stalled {
+				continue
+			}
+			// A store whose end is lost still counts it, and delivers nothing.
+			if _, err := s.Get(ctx, to); errors.Is(err, ErrNotFound) {
+				return &ledger.LostError{After: after, Last: to}
+			}
 		}
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-cc.Closed():
-		return fmt.Errorf("read from %d: connection closed", from)
 	}
 }
 

@@ -120,6 +120,11 @@ func Verify(ctx context.Context, e Evidence, a ledger.Anchor, progress func(done
 			return nil
 		})
 	}
+	var lost *ledger.LostError
+	if errors.As(err, &lost) {
+		d.Lost(lost.Last)
+		err = nil
+	}
 	if err != nil {
 		return ledger.Report{}, err
 	}
