@@ -26,6 +26,8 @@ var (
 	ErrNotRunning = errors.New("broker is not running")
 	// ErrRestartNeeded means that the running server cannot take the change up.
 	ErrRestartNeeded = errors.New("the broker must be restarted for this change")
+	// ErrSmallStore means a store limit that the streams do not fit into.
+	ErrSmallStore = errors.New("the store limit is too small")
 )
 
 const (
@@ -40,6 +42,9 @@ type Config struct {
 	Dir string
 	// Port is the loopback port; 0 lets the system choose one.
 	Port int
+	// MaxStore is how many bytes the streams may hold, at least MinStore; 0 is
+	// the rendered limit, which no disk reaches.
+	MaxStore int64
 	// Log takes the server's log. The zero value drops it.
 	Log zerolog.Logger
 }
@@ -51,6 +56,8 @@ type Broker struct {
 	lock *durable.Lock
 	log  *serverLog
 
+	maxStore int64 // 0: as rendered
+
 	mu   sync.Mutex // one start, stop or reload at a time
 	port int
 	srv  *server.Server  // nil while stopped
@@ -60,11 +67,14 @@ type Broker struct {
 // Start renders DIR/broker/nats.conf, starts a server on that very file and
 // writes its address to DIR/run/nats.url. ErrLocked if the store is in use.
 func Start(c Config) (*Broker, error) {
+	if c.MaxStore != 0 && c.MaxStore < MinStore {
+		return nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrSmallStore, c.MaxStore, int64(MinStore))
+	}
 	abs, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{dir: Dir(abs), log: newServerLog(c.Log), port: c.Port}
+	b := &Broker{dir: Dir(abs), log: newServerLog(c.Log), maxStore: c.MaxStore, port: c.Port}
 	if b.port == 0 {
 		b.port = server.RANDOM_PORT
 	}
@@ -92,6 +102,9 @@ func (b *Broker) options() (*server.Options, error) {
 	}
 	opts.NoSigs = true
 	opts.Port = b.port
+	if b.maxStore != 0 {
+		opts.JetStreamMaxStore = b.maxStore
+	}
 	return opts, nil
 }
 
