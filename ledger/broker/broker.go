@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -57,6 +58,9 @@ type Broker struct {
 	log  *serverLog
 
 	maxStore int64 // 0: as rendered
+
+	// live is srv while it serves, for those who must not wait for a restart.
+	live atomic.Pointer[server.Server]
 
 	mu   sync.Mutex // one start, stop or reload at a time
 	port int
@@ -126,6 +130,7 @@ func (b *Broker) start() error {
 		return err
 	}
 	b.srv, b.keys = srv, keysOf(opts)
+	b.live.Store(srv)
 	b.port = srv.Addr().(*net.TCPAddr).Port // a restart keeps the address
 	if err := b.writeURL(); err != nil {
 		return errors.Join(err, b.shutdown(context.Background()))
@@ -165,6 +170,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
+	b.live.Store(nil)
 	srv, done := b.srv, make(chan struct{})
 	go func() {
 		defer close(done)
@@ -255,13 +261,13 @@ func keysOf(opts *server.Options) map[string]bool {
 	return keys
 }
 
+// server is the serving server; it does not wait for a restart to end.
 func (b *Broker) server() (*server.Server, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.srv == nil {
+	srv := b.live.Load()
+	if srv == nil {
 		return nil, ErrNotRunning
 	}
-	return b.srv, nil
+	return srv, nil
 }
 
 // ClientURL is the address for clients in other processes.
