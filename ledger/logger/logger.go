@@ -341,13 +341,21 @@ func (l *Logger) Run(ctx context.Context) error {
 func (l *Logger) signLoop(ctx context.Context) {
 	t := time.NewTicker(signEvery)
 	defer t.Stop()
+	said := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		if err := l.sign(); err != nil {
+		err := l.sign()
+		if err == nil {
+			said = ""
+			continue
+		}
+		// A full disk may last for hours: each reason is told once.
+		if err.Error() != said {
+			said = err.Error()
 			l.cfg.Log.Error().Err(err).Msg("sign checkpoint")
 		}
 	}
