@@ -17,6 +17,7 @@ type serveCmd struct {
 	Watch    []int         `help:"Process that serve sensor reads." placeholder:"PID"`
 	Sensor   time.Duration `help:"Time between two readings of serve sensor." default:"1s"`
 	Seal     time.Duration `help:"How often serve resolver seals telemetry into the ledger." default:"10s"`
+	roomFlags
 }
 
 func (c *serveCmd) Run(a *app) error {
@@ -26,9 +27,15 @@ func (c *serveCmd) Run(a *app) error {
 	if c.Sensor <= 0 || c.Seal <= 0 {
 		return usageError("--sensor and --seal must be positive")
 	}
+	if err := c.check(); err != nil {
+		return err
+	}
 	s, err := node.StartService(a.ctx, node.ServiceConfig{
 		Service: c.Service, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
-		UpConfig: node.UpConfig{Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal},
+		UpConfig: node.UpConfig{
+			Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
+			LowWater: c.lowWater(), MaxStore: c.maxStore(),
+		},
 	})
 	if err != nil {
 		return err

@@ -52,6 +52,15 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 			fmt.Fprintf(w, ", fsync before ack: %s", s.Sync)
 		}
 		fmt.Fprintln(w)
+		if b := s.Broker; b != nil {
+			fmt.Fprintf(w, "  broker     %s %s\n", b.State, visible(b.Detail))
+			if b.FreeBytes != nil && b.StoreRoom != nil {
+				fmt.Fprintf(w, "             %d MiB free on its disk, %d MiB before its store limit\n", *b.FreeBytes>>20, *b.StoreRoom>>20)
+			}
+			if b.Restarts > 0 {
+				fmt.Fprintf(w, "             restarted %d times, last since %s\n", b.Restarts, visible(b.Restarted))
+			}
+		}
 		if l := s.Logger; l != nil {
 			fmt.Fprintf(w, "  logger     %s %s\n             %d records, the checkpoint signs %d, %d events wait\n             root %s\n", l.State, visible(l.Detail), l.Size, l.CheckpointSize, l.Waiting, l.Root)
 			for _, code := range slices.Sorted(maps.Keys(l.Rejected)) {

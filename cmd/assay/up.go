@@ -13,14 +13,19 @@ type upCmd struct {
 	Watch  []int         `help:"Process whose memory and life the host sensor reads." placeholder:"PID"`
 	Sensor time.Duration `help:"Time between two readings of the host sensor; the registry's interval should match." default:"1s"`
 	Seal   time.Duration `help:"How often telemetry is sealed into the ledger." default:"10s"`
+	roomFlags
 }
 
 func (c *upCmd) Run(a *app) error {
 	if c.Sensor <= 0 || c.Seal <= 0 {
 		return usageError("--sensor and --seal must be positive")
 	}
+	if err := c.check(); err != nil {
+		return err
+	}
 	u, err := node.StartUp(a.ctx, node.UpConfig{
 		Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
+		LowWater: c.lowWater(), MaxStore: c.maxStore(),
 	})
 	if err != nil {
 		return err

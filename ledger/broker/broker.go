@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -26,6 +27,8 @@ var (
 	ErrNotRunning = errors.New("broker is not running")
 	// ErrRestartNeeded means that the running server cannot take the change up.
 	ErrRestartNeeded = errors.New("the broker must be restarted for this change")
+	// ErrSmallStore means a store limit that the streams do not fit into.
+	ErrSmallStore = errors.New("the store limit is too small")
 )
 
 const (
@@ -40,6 +43,9 @@ type Config struct {
 	Dir string
 	// Port is the loopback port; 0 lets the system choose one.
 	Port int
+	// MaxStore is how many bytes the streams may hold, at least MinStore; 0 is
+	// the rendered limit, which no disk reaches.
+	MaxStore int64
 	// Log takes the server's log. The zero value drops it.
 	Log zerolog.Logger
 }
@@ -51,6 +57,11 @@ type Broker struct {
 	lock *durable.Lock
 	log  *serverLog
 
+	maxStore int64 // 0: as rendered
+
+	// live is srv while it serves, for those who must not wait for a restart.
+	live atomic.Pointer[server.Server]
+
 	mu   sync.Mutex // one start, stop or reload at a time
 	port int
 	srv  *server.Server  // nil while stopped
@@ -60,11 +71,14 @@ type Broker struct {
 // Start renders DIR/broker/nats.conf, starts a server on that very file and
 // writes its address to DIR/run/nats.url. ErrLocked if the store is in use.
 func Start(c Config) (*Broker, error) {
+	if c.MaxStore != 0 && c.MaxStore < MinStore {
+		return nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrSmallStore, c.MaxStore, int64(MinStore))
+	}
 	abs, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{dir: Dir(abs), log: newServerLog(c.Log), port: c.Port}
+	b := &Broker{dir: Dir(abs), log: newServerLog(c.Log), maxStore: c.MaxStore, port: c.Port}
 	if b.port == 0 {
 		b.port = server.RANDOM_PORT
 	}
@@ -92,6 +106,9 @@ func (b *Broker) options() (*server.Options, error) {
 	}
 	opts.NoSigs = true
 	opts.Port = b.port
+	if b.maxStore != 0 {
+		opts.JetStreamMaxStore = b.maxStore
+	}
 	return opts, nil
 }
 
@@ -113,6 +130,7 @@ func (b *Broker) start() error {
 		return err
 	}
 	b.srv, b.keys = srv, keysOf(opts)
+	b.live.Store(srv)
 	b.port = srv.Addr().(*net.TCPAddr).Port // a restart keeps the address
 	if err := b.writeURL(); err != nil {
 		return errors.Join(err, b.shutdown(context.Background()))
@@ -152,6 +170,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
+	b.live.Store(nil)
 	srv, done := b.srv, make(chan struct{})
 	go func() {
 		defer close(done)
@@ -242,13 +261,13 @@ func keysOf(opts *server.Options) map[string]bool {
 	return keys
 }
 
+// server is the serving server; it does not wait for a restart to end.
 func (b *Broker) server() (*server.Server, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.srv == nil {
+	srv := b.live.Load()
+	if srv == nil {
 		return nil, ErrNotRunning
 	}
-	return b.srv, nil
+	return srv, nil
 }
 
 // ClientURL is the address for clients in other processes.

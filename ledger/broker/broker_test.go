@@ -30,7 +30,13 @@ type house struct {
 
 func initDir(t testing.TB) (dir, offline string) {
 	t.Helper()
-	dir, offline = t.TempDir(), t.TempDir()
+	dir = t.TempDir()
+	return dir, initDirAt(t, dir)
+}
+
+func initDirAt(t testing.TB, dir string) (offline string) {
+	t.Helper()
+	offline = t.TempDir()
 	names := principal.Dir(dir)
 	if _, _, err := names.Init(offline); err != nil {
 		t.Fatal(err)
@@ -43,13 +49,17 @@ func initDir(t testing.TB) (dir, offline string) {
 			t.Fatal(err)
 		}
 	}
-	return dir, offline
+	return offline
 }
 
-func startHouse(t testing.TB) *house {
+func startHouse(t testing.TB) *house { return startHouseAt(t, t.TempDir(), Config{}) }
+
+// startHouseAt starts a broker in a directory of the caller's.
+func startHouseAt(t testing.TB, dir string, cfg Config) *house {
 	t.Helper()
-	dir, offline := initDir(t)
-	b, err := Start(Config{Dir: dir, Log: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)})
+	offline := initDirAt(t, dir)
+	cfg.Dir, cfg.Log = dir, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.ErrorLevel)
+	b, err := Start(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

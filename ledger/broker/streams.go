@@ -22,6 +22,9 @@ const (
 const (
 	quarantineBytes = 64 << 20
 	telemetryBytes  = 1 << 30
+	// MinStore is the smallest store limit in bytes: the server sets aside what
+	// the streams with a bound may take, and the ledger needs some beside it.
+	MinStore = quarantineBytes + telemetryBytes + 64<<20
 	// Shortest window that the server takes. Its de-duplication forgets and
 	// would be a second, weaker notion of "the same event"; nobody sends
 	// Nats-Msg-Id.

@@ -228,9 +228,10 @@ const announceTries = 3
 
 // announce appends logger.started at the expected sequence: it proves, before
 // anything is taken, that this logger can write and is the only one. With a
-// foreign message in the stream it waits for the operator's word.
+// foreign message in the stream it waits for the operator's word, on a full
+// disk for room; then it goes before whatever is taken.
 func (l *Logger) announce(ctx context.Context) error {
-	if len(l.w.foreign) > 0 {
+	if l.w.checkRoom(); l.w.quiet() {
 		return nil
 	}
 	l.w.ownQueue = nil
@@ -340,13 +341,21 @@ func (l *Logger) Run(ctx context.Context) error {
 func (l *Logger) signLoop(ctx context.Context) {
 	t := time.NewTicker(signEvery)
 	defer t.Stop()
+	said := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		if err := l.sign(); err != nil {
+		err := l.sign()
+		if err == nil {
+			said = ""
+			continue
+		}
+		// A full disk may last for hours: each reason is told once.
+		if err.Error() != said {
+			said = err.Error()
 			l.cfg.Log.Error().Err(err).Msg("sign checkpoint")
 		}
 	}

@@ -41,6 +41,7 @@ const (
 	late                      // no answer; lands after the next Head was read
 	misleading                // 10071 although the stream ends as expected, nothing stored
 	stranger                  // somebody else's message is stored first
+	limit                     // refused at the broker's storage limit
 )
 
 // fault is the outcome of one append in a script.
@@ -125,6 +126,9 @@ func (s *memStream) Append(_ context.Context, first ledger.Seq, msgs []stream.Me
 				s.bodies = append(s.bodies, bodies...)
 			}
 		}
+	}
+	if f.outcome == limit {
+		return fmt.Errorf("append at %d: %w: %w", first, stream.ErrUndecided, stream.ErrFull)
 	}
 	return fmt.Errorf("append at %d: %w: timeout", first, stream.ErrUndecided)
 }

@@ -191,6 +191,7 @@ type queues struct {
 	rejected map[schema.Code]uint64
 	counted  map[countKey]count // refused without a record of their own
 	stopped  bool
+	closed   *refusal // what everything is answered while an append is undecided for long
 }
 
 // AddSource opens the intake of a principal.
@@ -332,12 +333,15 @@ func (q *queues) add(r *request) {
 	q.mu.Lock()
 	s := r.source
 	full := s.cost > 0 && s.cost+r.cost() > maxQueued
-	if stopped := q.stopped || s.gone; stopped || full {
+	why := q.closed
+	switch {
+	case q.stopped || s.gone:
+		why = errStopping
+	case full && why == nil:
+		why = unavailable("too much of this principal is waiting")
+	}
+	if why != nil {
 		q.mu.Unlock()
-		why := errStopping
-		if !stopped {
-			why = unavailable("too much of this principal is waiting")
-		}
 		q.refuse(r, why)
 		return
 	}
@@ -455,6 +459,42 @@ func (q *queues) drainCounts(fn func(k countKey, c count)) {
 	for _, k := range slices.SortedFunc(maps.Keys(counted), countKey.compare) {
 		fn(k, counted[k])
 	}
+}
+
+// close answers everything that waits, and what comes until open. Only the
+// writer calls it: items that were taken are its own to answer.
+func (q *queues) close(why *refusal) {
+	type rest struct {
+		r    *request
+		from int
+	}
+	q.mu.Lock()
+	q.closed = why
+	var all []rest
+	for _, s := range q.sources {
+		for i, r := range s.waiting {
+			all = append(all, rest{r, 0})
+			if i == 0 {
+				all[len(all)-1].from = s.at
+			}
+		}
+		s.waiting, s.at, s.cost = nil, 0, 0
+	}
+	q.items = 0
+	q.mu.Unlock()
+	body := why.encode()
+	for _, a := range all {
+		for i := a.from; i < len(a.r.items); i++ {
+			q.refuseItem(a.r, i, why.Code, body)
+		}
+	}
+}
+
+// open takes requests again.
+func (q *queues) open() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = nil
 }
 
 // refuseAll answers everything that waits and takes nothing more.

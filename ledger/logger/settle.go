@@ -27,6 +27,7 @@ func (w *writer) settle(ctx context.Context, b *batch, err error) error {
 	pause := firstPause
 	first, msgs := b.first, b.msgs
 	undecided := false
+	defer w.release()
 	for {
 		switch {
 		case err == nil:
@@ -53,7 +54,9 @@ func (w *writer) settle(ctx context.Context, b *batch, err error) error {
 		}
 		if err != nil {
 			undecided = true
-			w.l.setState(Undecided, err.Error())
+			w.checkRoom()
+			w.l.setState(w.stuck(err))
+			w.hold(b, err)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

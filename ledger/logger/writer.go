@@ -37,8 +37,11 @@ type writer struct {
 	idle     time.Duration // since the last record, by the monotonic clock
 	kept     time.Duration // monotonic time of the last housekeeping
 	room     room
-	free     uint64   // bytes free when room was last looked at
-	spare    [][]byte // arenas of finished batches, to be filled again
+	free     uint64        // bytes free when room was last looked at
+	built    *batch        // the next batch, while one is under way
+	sent     time.Duration // monotonic time at which the append under way began
+	held     bool          // nobody waits for the append under way any more
+	spare    [][]byte      // arenas of finished batches, to be filled again
 }
 
 // ownEvent is an encoded event of the logger itself.
@@ -128,8 +131,9 @@ func (w *writer) loop(ctx context.Context) (err error) {
 		err := w.finish(confirmed)
 		if err == nil && ctx.Err() == nil {
 			next, err = w.tryBuild()
+			w.built = next
 		}
-		outcome := <-acked
+		outcome := w.outcome(acked, cur, tick)
 		if err != nil {
 			return err
 		}
@@ -142,7 +146,7 @@ func (w *writer) loop(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		confirmed, cur, next = cur, next, nil
+		confirmed, cur, next, w.built = cur, next, nil, nil
 	}
 }
 
@@ -169,6 +173,7 @@ func (w *writer) await(ctx context.Context, tick *time.Ticker) (*batch, error) {
 // outcome is worth a few seconds.
 func (w *writer) send(ctx context.Context, b *batch) <-chan error {
 	done := make(chan error, 1)
+	w.sent = w.l.cfg.Clock.Monotonic()
 	go func() { done <- w.l.cfg.Stream.Append(context.WithoutCancel(ctx), b.first, b.msgs) }()
 	return done
 }
@@ -499,10 +504,14 @@ func (w *writer) rest() {
 	case len(w.foreign) > 0:
 		w.l.setState(ForeignIn, w.foreignDetail())
 	case w.room != roomForAll:
-		w.l.setState(LowDisk, fmt.Sprintf("%d bytes free, the mark is %d", w.free, w.l.cfg.LowWater))
+		w.l.setState(LowDisk, w.roomDetail())
 	default:
 		w.l.setState(Serving, "")
 	}
+}
+
+func (w *writer) roomDetail() string {
+	return fmt.Sprintf("%d bytes free, the mark is %d", w.free, w.l.cfg.LowWater)
 }
 
 // reply answers everyone who waits for the record, building receipts in buf.

@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,10 @@ const DefaultMaxBatch = 5000
 var (
 	// ErrUndecided means that an append may or may not have been stored.
 	ErrUndecided = errors.New("append undecided")
+	// ErrFull comes with ErrUndecided and means that the broker refused this
+	// attempt because a storage limit is reached. An earlier attempt may have
+	// been stored: the limit is looked at before the sequence.
+	ErrFull = errors.New("the broker's storage limit is reached")
 	// ErrWrongSequence means that the stream does not end where the append expected.
 	ErrWrongSequence = errors.New("stream does not end at the expected sequence")
 	// ErrNoStream means that the broker has no LEDGER stream: it was never
@@ -198,8 +203,20 @@ func (s *Stream) appendBatch(ctx context.Context, first ledger.Seq, msgs []Messa
 	return nil
 }
 
+// full are the answers of a broker that has reached a limit of its own, of the
+// account or of the stream.
+var full = []jetstream.ErrorCode{
+	10023, // insufficient resources: the server's limit
+	10002, // resource limits exceeded for account
+	10047, // insufficient storage resources available
+	10077, // maximum bytes exceeded: the stream's limit
+}
+
 func classify(first ledger.Seq, err error) error {
 	var api *jetstream.APIError
+	if errors.As(err, &api) && slices.Contains(full, api.ErrorCode) {
+		return fmt.Errorf("append at %d: %w: %w: %w", first, ErrUndecided, ErrFull, err)
+	}
 	if errors.As(err, &api) && (api.ErrorCode == 10071 || api.ErrorCode == 10164) {
 		return fmt.Errorf("append at %d: %w: %w", first, ErrWrongSequence, err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // says wants an exit code and a text that the command must print somewhere.
-func (r result) says(t *testing.T, what string, code int, text string) {
+func (r result) says(t testing.TB, what string, code int, text string) {
 	t.Helper()
 	if r.code != code || !strings.Contains(r.out+r.err, text) {
 		t.Errorf("%s: exit %d, want %d and %q\n%s%s", what, r.code, code, text, r.out, r.err)

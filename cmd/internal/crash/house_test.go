@@ -57,9 +57,11 @@ type house struct {
 	port int
 }
 
-func newHouse(t testing.TB) *house {
+func newHouse(t testing.TB) *house { return newHouseIn(t, t.TempDir()) }
+
+func newHouseIn(t testing.TB, dir string) *house {
 	t.Helper()
-	h := &house{t: t, dir: node.Dir(filepath.Join(t.TempDir(), "house")), port: freePort(t)}
+	h := &house{t: t, dir: node.Dir(filepath.Join(dir, "house")), port: freePort(t)}
 	h.must("init", "--offline-dir", t.TempDir())
 	return h
 }

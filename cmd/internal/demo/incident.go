@@ -245,7 +245,7 @@ func (s *story) waitForWrongOne(ctx context.Context) error {
 
 // verdict is a prediction's verdict in the views; "" while it is open.
 func (s *story) verdict(pred string) (verdict string, err error) {
-	err = s.up.Views.View(func(st *projector.State) error {
+	err = s.up.Views.Runner().View(func(st *projector.State) error {
 		found, err := view.FindPrediction(st, pred)
 		if err == nil && len(found) == 1 && found[0].Resolution != nil {
 			verdict = found[0].Resolution.Verdict

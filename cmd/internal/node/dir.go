@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"assay/internal/principal"
 	"assay/ledger/broker"
@@ -55,15 +54,6 @@ func (d Dir) Check() error {
 		}
 	}
 	return nil
-}
-
-// FreeBytes is the room on the broker's disk that is left to unprivileged users.
-func (d Dir) FreeBytes() (uint64, error) {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(broker.Dir(d).Store(), &st); err != nil {
-		return 0, err
-	}
-	return st.Bavail * uint64(st.Bsize), nil
 }
 
 // storeBytes is the size of the broker's store on disk.

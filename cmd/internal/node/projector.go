@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/rs/zerolog"
 
 	"assay/internal/kv"
 	"assay/internal/principal"
@@ -30,33 +30,31 @@ func (s ledgerSource) Head(ctx context.Context) (ledger.Seq, error) {
 
 // Projector is a running projector with its store.
 type Projector struct {
-	*projector.Runner
-	dir  Dir
-	db   *kv.DB
-	nc   *nats.Conn
-	done chan struct{}
-	err  error
+	cfg    UpConfig
+	source ledgerSource
+	nc     *nats.Conn
+	done   chan struct{}
+	err    error
+
+	mu     sync.Mutex // guards what follows, which is made anew when the store failed
+	runner *projector.Runner
+	db     *kv.DB
 }
 
 // StartProjector folds the ledger into DIR/views and goes on with new records.
-func StartProjector(ctx context.Context, dir Dir, hub *Hub, log zerolog.Logger) (*Projector, error) {
-	db, err := kv.Open(dir.Views(), kv.Options{Logger: log})
-	if err != nil {
-		return nil, fmt.Errorf("views: %w", err)
-	}
+func StartProjector(ctx context.Context, hub *Hub, cfg UpConfig) (*Projector, error) {
 	s, nc, err := hub.OpenReader(principal.ReadProjector)
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, err
 	}
-	p := &Projector{dir: dir, db: db, nc: nc, done: make(chan struct{})}
-	p.Runner, err = projector.NewRunner(projector.Config{DB: db, Source: ledgerSource{s}, Projections: view.All(), Logger: log})
-	if err != nil {
+	p := &Projector{cfg: cfg, source: ledgerSource{s}, nc: nc, done: make(chan struct{})}
+	if err := p.open(); err != nil {
 		nc.Close()
-		return nil, errors.Join(err, db.Close())
+		return nil, err
 	}
 	go func() {
 		defer close(p.done)
-		p.err = p.follow(ctx, log)
+		p.err = p.follow(ctx)
 		if p.err != nil {
 			// Views that stand still still answer; a halt is seen in the status.
 			<-ctx.Done()
@@ -65,20 +63,70 @@ func StartProjector(ctx context.Context, dir Dir, hub *Hub, log zerolog.Logger) 
 	return p, nil
 }
 
+func (p *Projector) open() error {
+	db, err := kv.Open(p.cfg.Dir.Views(), kv.Options{Logger: p.cfg.Log})
+	if err != nil {
+		return fmt.Errorf("views: %w", err)
+	}
+	r, err := projector.NewRunner(projector.Config{DB: db, Source: p.source, Projections: view.All(), Logger: p.cfg.Log})
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runner, p.db = r, db
+	return nil
+}
+
+// Runner is the present runner.
+func (p *Projector) Runner() *projector.Runner {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runner
+}
+
 // follow runs the projector until ctx ends. A broker that is away for a while
-// does not end it; what is wrong with the ledger or the views does.
-func (p *Projector) follow(ctx context.Context, log zerolog.Logger) error {
+// or a full disk does not end it; what is wrong with the ledger or the views does.
+func (p *Projector) follow(ctx context.Context) error {
 	for {
-		err := p.Run(ctx)
-		if err == nil || ctx.Err() != nil || lasting(err) || p.db.Err() != nil {
+		err := p.Runner().Run(ctx)
+		if err == nil || ctx.Err() != nil || lasting(err) {
 			return err
 		}
-		log.Warn().Err(err).Msg("projector reads on in a second")
+		if failed := p.db.Err(); failed != nil {
+			if err := p.reopen(ctx, failed); err != nil {
+				return err
+			}
+			continue
+		}
+		p.cfg.Log.Warn().Err(err).Msg("projector reads on in a second")
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(time.Second):
 		}
+	}
+}
+
+// reopen opens views that a write error stopped, once there is room. What was
+// not stored is folded again.
+func (p *Projector) reopen(ctx context.Context, failed error) error {
+	p.cfg.Log.Error().Err(failed).Msg("the views' store failed: open it again once there is room")
+	free := func() (uint64, error) { return freeBytes(p.cfg.Dir.Views()) }
+	closed := false
+	for pause := firstReopen; ; pause = min(2*pause, lastReopen) {
+		if awaitRoom(ctx, free, p.cfg.lowWater(), pause) != nil {
+			return nil
+		}
+		if !closed {
+			_ = p.db.Close() // it says again why it failed
+			closed = true
+		}
+		err := p.open()
+		if err == nil || !fullDisk(err) && !errors.Is(err, kv.ErrFailed) {
+			return err
+		}
+		p.cfg.Log.Error().Err(err).Msg("open the views again")
 	}
 }
 
@@ -99,7 +147,11 @@ func lasting(err error) bool {
 func (p *Projector) Wait() error {
 	<-p.done
 	p.nc.Close()
-	return errors.Join(p.err, p.db.Close())
+	err := p.db.Close()
+	if errors.Is(err, kv.ErrClosed) {
+		err = nil // it could not be opened again, which p.err says
+	}
+	return errors.Join(p.err, err)
 }
 
 // ProjectorStatus is where the views stand.
@@ -107,21 +159,21 @@ type ProjectorStatus = projector.Status
 
 // StatusOf is the runner's status.
 func (p *Projector) StatusOf() *ProjectorStatus {
-	s := p.Runner.Status()
+	s := p.Runner().Status()
 	return &s
 }
 
 func (p *Projector) routes(mux *http.ServeMux) {
-	handle(mux, "GET /digest", func(*http.Request) (any, error) { return p.Digest() })
+	handle(mux, "GET /digest", func(*http.Request) (any, error) { return p.Runner().Digest() })
 	handle(mux, "GET /score", func(r *http.Request) (out any, err error) {
-		err = p.View(func(s *projector.State) error {
+		err = p.Runner().View(func(s *projector.State) error {
 			out, err = metric.Compute(s, r.FormValue("namespace"))
 			return err
 		})
 		return out, err
 	})
 	handle(mux, "GET /show", func(r *http.Request) (out any, err error) {
-		err = p.View(func(s *projector.State) error {
+		err = p.Runner().View(func(s *projector.State) error {
 			out, err = Show(s, r.FormValue("ref"))
 			return err
 		})
@@ -135,14 +187,14 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		if err != nil {
 			return nil, &httpError{http.StatusBadRequest, fmt.Errorf("limit: %w", err)}
 		}
-		err = p.View(func(s *projector.State) error {
+		err = p.Runner().View(func(s *projector.State) error {
 			out, err = List(s, r.FormValue("kind"), r.FormValue("namespace"), limit)
 			return err
 		})
 		return out, err
 	})
 	handle(mux, "POST /snapshot", func(r *http.Request) (any, error) {
-		path, m, err := p.Snapshot(r.Context(), p.dir.Snapshots())
+		path, m, err := p.Runner().Snapshot(r.Context(), p.cfg.Dir.Snapshots())
 		if err != nil {
 			return nil, err
 		}

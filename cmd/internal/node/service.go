@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	"assay/ledger/broker"
 )
 
 // ServiceConfig says which service runs alone in this process.
@@ -68,13 +66,13 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 	}
 	switch cfg.Service {
 	case "logger":
-		l, err := StartLogger(ctx, cfg.Dir, s.hub, cfg.NATS == "", cfg.Software, cfg.Log)
+		l, err := StartLogger(ctx, s.hub, cfg.NATS == "", cfg.UpConfig)
 		if err != nil {
 			return err
 		}
 		s.wait, s.reload, s.status = l.Wait, l.Reload, func(st *Status) { st.Logger, st.Sync = l.StatusOf(), l.sync }
 	case "projector":
-		p, err := StartProjector(ctx, cfg.Dir, s.hub, cfg.Log)
+		p, err := StartProjector(ctx, s.hub, cfg.UpConfig)
 		if err != nil {
 			return err
 		}
@@ -100,15 +98,15 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 }
 
 func (s *Service) startBroker(ctx context.Context, cfg ServiceConfig) error {
-	b, err := broker.Start(broker.Config{Dir: string(cfg.Dir), Port: cfg.Port, Log: cfg.Log})
+	b, err := startBroker(cfg.UpConfig)
 	if err != nil {
 		return err
 	}
-	s.hub = EmbeddedHub(b, cfg.Dir.Creds())
-	s.reload, s.status = b.Reload, func(st *Status) { st.Refused, st.Sync = refusals(b), b.SyncMode() }
+	s.hub = EmbeddedHub(b.Broker, cfg.Dir.Creds())
+	s.reload, s.status = b.Reload, func(st *Status) { st.Refused, st.Sync, st.Broker = refusals(b.Broker), b.SyncMode(), b.statusOf() }
 	s.wait = func() error {
 		<-ctx.Done()
-		return stopBroker(b)
+		return b.stop()
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,13 @@ type UpConfig struct {
 	Port     int // loopback port of the broker; 0 lets the system choose
 	Software string
 	Log      zerolog.Logger
+	// LowWater is the room in bytes below which the intake takes nothing but
+	// the resolver's and the operator's events, and which a failed store waits
+	// for; 0 is DefaultLowWater.
+	LowWater uint64
+	// MaxStore is how many bytes the broker's streams may hold; 0 leaves it to
+	// the disk.
+	MaxStore int64
 	// Watch are pids whose memory and life the host sensor reads from the start.
 	Watch []int
 	// Sensor and Seal are the host sensor's interval and the longest time for
@@ -25,11 +33,13 @@ type UpConfig struct {
 	Sensor, Seal time.Duration
 }
 
+func (c UpConfig) lowWater() uint64 { return cmp.Or(c.LowWater, DefaultLowWater) }
+
 // Up is every service in one process on an embedded broker.
 type Up struct {
 	cfg    UpConfig
 	Hub    *Hub
-	Broker *broker.Broker
+	Broker *kept
 	Logger *Logger
 	Views  *Projector
 	Tele   *Telemetry
@@ -57,15 +67,15 @@ func StartUp(ctx context.Context, cfg UpConfig) (*Up, error) {
 
 func (u *Up) start(ctx context.Context) (err error) {
 	c := u.cfg
-	if u.Broker, err = broker.Start(broker.Config{Dir: string(c.Dir), Port: c.Port, Log: c.Log}); err != nil {
+	if u.Broker, err = startBroker(c); err != nil {
 		return err
 	}
-	u.Hub = EmbeddedHub(u.Broker, c.Dir.Creds())
-	if u.Logger, err = StartLogger(ctx, c.Dir, u.Hub, true, c.Software, c.Log); err != nil {
+	u.Hub = EmbeddedHub(u.Broker.Broker, c.Dir.Creds())
+	if u.Logger, err = StartLogger(ctx, u.Hub, true, c); err != nil {
 		return err
 	}
 	u.run("logger", u.Logger.Wait)
-	if u.Views, err = StartProjector(ctx, c.Dir, u.Hub, c.Log); err != nil {
+	if u.Views, err = StartProjector(ctx, u.Hub, c); err != nil {
 		return err
 	}
 	u.run("projector", u.Views.Wait)
@@ -108,7 +118,7 @@ func (u *Up) Wait() error {
 		u.socket = nil
 	}
 	if u.Broker != nil {
-		errs = append(errs, stopBroker(u.Broker))
+		errs = append(errs, u.Broker.stop())
 		u.Broker = nil
 	}
 	return errors.Join(errs...)
@@ -139,6 +149,7 @@ type Status struct {
 	Services  string            `json:"services"` // up, or the one service that serves alone
 	URL       string            `json:"url,omitzero"`
 	Sync      broker.SyncMode   `json:"sync,omitzero"` // when the broker fsyncs: always, interval or unknown
+	Broker    *BrokerStatus     `json:"broker,omitzero"`
 	Logger    *LoggerStatus     `json:"logger,omitzero"`
 	Projector *ProjectorStatus  `json:"projector,omitzero"`
 	Telemetry *TelemetryStatus  `json:"telemetry,omitzero"`
@@ -149,8 +160,8 @@ type Status struct {
 // Status asks every service of this process.
 func (u *Up) Status() Status {
 	return Status{
-		Services: "up", URL: u.Hub.URL(), Sync: u.Broker.SyncMode(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
-		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Refused: refusals(u.Broker),
+		Services: "up", URL: u.Hub.URL(), Sync: u.Broker.SyncMode(), Broker: u.Broker.statusOf(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
+		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Refused: refusals(u.Broker.Broker),
 	}
 }
 

@@ -1,0 +1,48 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// ErrStoreFailed means that the broker refuses to write to its store. It does
+// so from the first failed write on, until it is restarted.
+var ErrStoreFailed = errors.New("the broker's store failed")
+
+// Check says whether the store takes writes: nil, ErrStoreFailed with what the
+// server says of it, or ErrNotRunning. A stream that reached a limit is not
+// failed: it takes writes again as soon as there is room.
+func (b *Broker) Check() error {
+	srv, err := b.server()
+	if err != nil {
+		return err
+	}
+	for _, e := range srv.Healthz(&server.HealthzOptions{Details: true}).Errors {
+		// Other faults of a stream, such as one that was not recovered, are
+		// nothing that a restart mends.
+		if e.Type == server.HealthzErrorJetStream || strings.Contains(e.Error, "write error") {
+			return fmt.Errorf("%w: %s", ErrStoreFailed, e.Error)
+		}
+	}
+	return nil
+}
+
+// StoreRoom is how many bytes the streams may still grow by before they reach
+// the server's own limit, whatever the disk has.
+func (b *Broker) StoreRoom() (uint64, error) {
+	srv, err := b.server()
+	if err != nil {
+		return 0, err
+	}
+	info, err := srv.Jsz(nil)
+	if err != nil {
+		return 0, fmt.Errorf("use of the store: %w", err)
+	}
+	if info.Disabled {
+		return 0, fmt.Errorf("%w: JetStream is off", ErrStoreFailed)
+	}
+	return uint64(max(0, info.Config.MaxStore-int64(info.Store))), nil
+}
