@@ -41,13 +41,12 @@ type SignedCheckpoint struct {
 // ParseCheckpoint reads a signed note without checking a signature: for finding
 // out which key should have signed it. Failures are ErrBadCheckpoint.
 func ParseCheckpoint(raw []byte) (SignedCheckpoint, error) {
-	n, err := note.Open(raw, note.VerifierList())
+	_, err := note.Open(raw, note.VerifierList())
 	var unverified *note.UnverifiedNoteError
 	if !errors.As(err, &unverified) {
 		return SignedCheckpoint{}, fmt.Errorf("%w: %w", ErrBadCheckpoint, err)
 	}
-	n = unverified.Note
-	cp, err := parseCheckpointText(n.Text)
+	cp, err := parseCheckpointText(unverified.Note.Text)
 	return SignedCheckpoint{cp, raw}, err
 }
 

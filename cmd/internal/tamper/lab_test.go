@@ -64,7 +64,7 @@ func (l *lab) session(t testing.TB, n, pad int) {
 	b, err := broker.Start(broker.Config{Dir: string(l.dir), Log: zerolog.Nop()})
 	check(t, err)
 	hub := node.EmbeddedHub(b, l.dir.Creds())
-	lg, err := node.StartLogger(ctx, l.dir, hub, true, "test", zerolog.Nop())
+	lg, err := node.StartLogger(ctx, hub, true, node.UpConfig{Dir: l.dir, Software: "test", Log: zerolog.Nop()})
 	check(t, err)
 	cred, err := principal.LoadCredential(principal.CredentialPath(l.dir.Creds(), "agent.piper"))
 	check(t, err)
@@ -327,12 +327,12 @@ func (b *bench) startLogger() string {
 	defer os.RemoveAll(string(own.dir))
 	err := own.serve(func(hub *node.Hub) error {
 		ctx, cancel := context.WithCancel(context.Background())
-		l, err := node.StartLogger(ctx, own.dir, hub, true, "test", zerolog.Nop())
+		l, err := node.StartLogger(ctx, hub, true, node.UpConfig{Dir: own.dir, Software: "test", Log: zerolog.Nop()})
 		if err != nil {
 			cancel()
 			return err
 		}
-		state := l.Status().State
+		state := l.StatusOf().State
 		cancel()
 		if err := l.Wait(); err != nil {
 			return err
