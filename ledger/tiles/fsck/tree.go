@@ -24,7 +24,7 @@ type column struct {
 // hashes while another follows the chain.
 func (c *check) entries(ctx context.Context) error {
 	bundles := make(chan bundle, ahead)
-	read := make(chan []byte, ahead+2) // memory to use again
+	read := make(chan bundle, ahead+2) // memory to use again
 	audited := make(chan ledger.Report)
 	go func() { audited <- follow(ledger.Anchor{Key: c.cfg.Key, Checkpoints: c.cfg.Heads}, bundles, read) }()
 	err := c.compareAll(ctx, bundles, read)
@@ -58,49 +58,45 @@ func (c *check) entries(ctx context.Context) error {
 const ahead = 3
 
 type bundle struct {
-	first ledger.Seq
-	width int
-	raw   []byte
+	tiles.Tile
+	raw    []byte
+	leaves []ledger.Hash // of the entries up to the first that is malformed
 }
 
 // follow audits the chain. The export's own checkpoint is held against its root
 // apart from it.
-func follow(anchor ledger.Anchor, bundles <-chan bundle, read chan<- []byte) ledger.Report {
+func follow(anchor ledger.Anchor, bundles <-chan bundle, read chan<- bundle) ledger.Report {
 	d := ledger.NewAuditor(anchor)
 	for b := range bundles {
 		// A malformed end was noted by the other side.
-		_ = tiles.ReadBundle(b.raw, b.width, func(i int, body []byte) error {
-			d.Add(b.first+ledger.Seq(i), body)
+		_ = tiles.ReadBundle(b.raw, b.Width, func(i int, body []byte) error {
+			d.AddHashed(ledger.Seq(b.First(i))+1, body, b.leaves[i])
 			return nil
 		})
-		read <- b.raw
+		read <- b
 	}
 	return d.Report()
 }
 
 // compareAll compares every tile of the tree with what the entries hash to.
-func (c *check) compareAll(ctx context.Context, out chan<- bundle, read <-chan []byte) error {
+func (c *check) compareAll(ctx context.Context, out chan<- bundle, read <-chan bundle) error {
 	c.levels = []column{{}}
 	for n := uint64(0); n*tiles.Width < c.cp.Size && !c.report.hopeless(); n++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		done := min(c.cp.Size, (n+1)*tiles.Width)
-		t := tiles.Tile{Level: tiles.Entries, N: n, Width: int(done - n*tiles.Width)}
-		var buf []byte
+		var b bundle
 		select {
-		case buf = <-read:
+		case b = <-read:
 		default:
 		}
-		raw, err := tiles.ReadInto(buf, c.cfg.FS, t.Path(), tiles.MaxBundle)
-		if err != nil {
-			if err := c.problem(t, err); err != nil {
-				return err
-			}
+		b.Tile = tiles.Tile{Level: tiles.Entries, N: n, Width: int(done - n*tiles.Width)}
+		if err := c.hash(&b); err != nil {
+			return err
 		}
-		c.leaves(t, raw)
-		if raw != nil { // the other goroutine may overwrite it when it is done
-			out <- bundle{ledger.Seq(n*tiles.Width) + 1, t.Width, raw}
+		if b.raw != nil {
+			out <- b
 		}
 		if err := c.full(0); err != nil {
 			return err
@@ -117,20 +113,27 @@ func (c *check) compareAll(ctx context.Context, out chan<- bundle, read <-chan [
 	return nil
 }
 
-// leaves fills the level 0 tile from its bundle; raw is nil if there is none.
-func (c *check) leaves(t tiles.Tile, raw []byte) {
+// hash reads a bundle and fills the level 0 tile with the hashes of its entries.
+// b.raw is nil afterwards if it cannot be read.
+func (c *check) hash(b *bundle) (err error) {
 	col := &c.levels[0]
-	if raw != nil {
-		if err := tiles.ReadBundle(raw, t.Width, func(_ int, body []byte) error {
-			col.add(ledger.Leaf(body), true)
-			return nil
-		}); err != nil {
-			c.report.add(about(Malformed, t, min(len(col.hashes), t.Width-1), "%v", err))
+	b.leaves = b.leaves[:0]
+	if b.raw, err = tiles.ReadInto(b.raw, c.cfg.FS, b.Path(), tiles.MaxBundle); err != nil {
+		err = c.problem(b.Tile, err)
+	} else if bad := tiles.ReadBundle(b.raw, b.Width, func(_ int, body []byte) error {
+		b.leaves = append(b.leaves, ledger.Leaf(body))
+		return nil
+	}); bad != nil {
+		c.report.add(about(Malformed, b.Tile, min(len(b.leaves), b.Width-1), "%v", bad))
+	}
+	for i := range b.Width {
+		if i < len(b.leaves) {
+			col.add(b.leaves[i], true)
+		} else {
+			col.add(ledger.Hash{}, false)
 		}
 	}
-	for len(col.hashes) < t.Width {
-		col.add(ledger.Hash{}, false)
-	}
+	return err
 }
 
 func (col *column) add(h ledger.Hash, sure bool) {
