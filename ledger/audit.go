@@ -85,7 +85,10 @@ func NewAuditor(a Anchor) *Auditor {
 
 // Add checks the message stored at seq. It must be called in the order of the
 // stream.
-func (d *Auditor) Add(seq Seq, body []byte) {
+func (d *Auditor) Add(seq Seq, body []byte) { d.AddHashed(seq, body, Leaf(body)) }
+
+// AddHashed is Add for a caller that has computed the body's leaf hash already.
+func (d *Auditor) AddHashed(seq Seq, body []byte, leaf Hash) {
 	want := Seq(d.tree.Size()) + 1
 	if seq != want {
 		d.bad.note(want, CheckSequence, "records %d to %d are missing: after record %d the stream continues at %d", want, seq-1, want-1, seq)
@@ -100,7 +103,7 @@ func (d *Auditor) Add(seq Seq, body []byte) {
 	} else {
 		d.checkContent(&r)
 	}
-	d.parent, d.last = d.last, Leaf(body)
+	d.parent, d.last = d.last, leaf
 	d.tree.Append(d.last)
 	d.reach()
 }

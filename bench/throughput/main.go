@@ -10,6 +10,7 @@
 //	        same kind of stream
 //	verify  an audit of the ledger, against a bare read of it by the same account
 //	replay  all views rebuilt, against the same bare read
+//	fsck    a check of an export's files, against SHA-256 over the same records
 //
 // Machines are noisy, so the two sides of a row alternate, and a row gives the
 // ratio of their medians with the lowest and highest of each. Processor time is
@@ -44,7 +45,7 @@ type options struct {
 	cpuProfile string
 }
 
-var rowNames = []string{"append", "sqlite", "ack", "verify", "replay"}
+var rowNames = []string{"append", "sqlite", "ack", "verify", "replay", "fsck"}
 
 func main() {
 	// The reading sides run in processes of their own, as `assay verify` does.

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 // TestRows runs each row small: the figures mean nothing, but both sides must
 // have done their work.
 func TestRows(t *testing.T) {
-	for _, name := range []string{"append", "ack", "verify", "replay"} {
+	for _, name := range []string{"append", "ack", "verify", "replay", "fsck"} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			err := run(t.Context(), []string{"--records", "2000", "--rounds", "2", "--acks", "5", "--message", "100", "--only", name, "--json", "--dir", t.TempDir()}, &out)
@@ -38,7 +38,7 @@ func TestRows(t *testing.T) {
 			if row.Assay.Min <= 0 || row.Against.Min <= 0 || row.Ratio <= 0 || row.Met != (row.Ratio >= row.Target) && !row.AtMost {
 				t.Errorf("row %+v", row)
 			}
-			if reads := name == "verify" || name == "replay"; reads != (row.PeakMiB > 0) {
+			if reads := name == "verify" || name == "replay" || name == "fsck"; reads != (row.PeakMiB > 0) {
 				t.Errorf("peak memory of %s is %v MiB", name, row.PeakMiB)
 			}
 		})

@@ -14,6 +14,7 @@ const (
 	sqliteTarget = 1.0
 	verifyTarget = 0.8
 	replayTarget = 0.3
+	fsckTarget   = 0.5
 )
 
 // measure runs the wanted rows. All but the bare sides work on one ledger,
@@ -47,18 +48,24 @@ func measure(ctx context.Context, o options, scratch string, report *Report) (er
 	if err := l.awaitSigned(ctx); err != nil {
 		return err
 	}
+	if o.wants("fsck") {
+		if err := h.export(ctx); err != nil {
+			return err
+		}
+	}
 	for _, r := range []struct {
-		kind   string
-		target float64
-		note   string
+		kind, against string
+		target        float64
+		note          string
 	}{
-		{"verify", verifyTarget, "links, Merkle root, checkpoints against a bare read"},
-		{"replay", replayTarget, "all views against a bare read"},
+		{"verify", "bare", verifyTarget, "links, Merkle root, checkpoints against a bare read"},
+		{"replay", "bare", replayTarget, "all views against a bare read"},
+		{"fsck", "sha256", fsckTarget, "every link, tile and the root of an export against SHA-256 of its bundles on one core"},
 	} {
 		if !o.wants(r.kind) {
 			continue
 		}
-		row, err := h.readRow(ctx, o, r.kind, r.target, r.note)
+		row, err := h.readRow(ctx, o, r.kind, r.against, r.target, r.note)
 		if err != nil {
 			return err
 		}
@@ -74,7 +81,7 @@ func appendRows(ctx context.Context, o options, scratch string, h *house, l *run
 	switch o.only {
 	case "ack":
 		return nil
-	case "verify", "replay":
+	case "verify", "replay", "fsck":
 		rounds = 1
 	}
 	if o.wants("sqlite") {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"assay/internal/principal"
@@ -25,7 +26,7 @@ import (
 )
 
 // readCommand is the hidden command of the reading processes:
-// throughput read bare|verify|replay DIR [PROFILE].
+// throughput read bare|verify|replay|sha256|fsck DIR [PROFILE].
 const readCommand = "read"
 
 // readResult is what a reading process prints.
@@ -38,36 +39,23 @@ type readResult struct {
 
 func readMain(args []string, out io.Writer) error {
 	if len(args) < 2 {
-		return errors.New("read: want bare, verify or replay, and a directory")
-	}
-	kinds := map[string]func(context.Context, string, *stream.Stream, jetstream.JetStream) (int, error){
-		"bare": readBare, "verify": readVerify, "replay": readReplay,
-	}
-	fn := kinds[args[0]]
-	if fn == nil {
-		return fmt.Errorf("read: no kind %q", args[0])
+		return errors.New("read: want bare, verify, replay, sha256 or fsck, and a directory")
 	}
 	dir := args[1]
-	url, err := broker.ReadURL(dir)
-	if err != nil {
-		return err
-	}
-	c, err := principal.LoadCredential(principal.Dir(dir).Credential(principal.ReadOperator))
-	if err != nil {
-		return err
-	}
-	nc, err := broker.Dial(url, c)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	s, err := stream.New(nc, stream.Config{APIPrefix: broker.ReadPrefix})
-	if err != nil {
-		return err
-	}
-	js, err := broker.ReadAPI(nc)
-	if err != nil {
-		return err
+	fn := map[string]func(context.Context, string) (int, error){"sha256": readSHA256, "fsck": readFsck}[args[0]]
+	if fn == nil {
+		kind := map[string]func(context.Context, string, *stream.Stream, jetstream.JetStream) (int, error){
+			"bare": readBare, "verify": readVerify, "replay": readReplay,
+		}[args[0]]
+		if kind == nil {
+			return fmt.Errorf("read: no kind %q", args[0])
+		}
+		nc, s, js, err := openReading(dir)
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		fn = func(ctx context.Context, dir string) (int, error) { return kind(ctx, dir, s, js) }
 	}
 	if len(args) > 2 {
 		f, err := os.Create(args[2])
@@ -81,12 +69,38 @@ func readMain(args []string, out io.Writer) error {
 		defer pprof.StopCPUProfile()
 	}
 	watch := start()
-	n, err := fn(context.Background(), dir, s, js)
+	n, err := fn(context.Background(), dir)
 	if err != nil {
 		return err
 	}
 	t := watch.stop(n)
 	return json.MarshalWrite(out, readResult{n, int64(t.wall), int64(t.cpu), peakMiB()})
+}
+
+// openReading connects as an operator who reads.
+func openReading(dir string) (*nats.Conn, *stream.Stream, jetstream.JetStream, error) {
+	url, err := broker.ReadURL(dir)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	c, err := principal.LoadCredential(principal.Dir(dir).Credential(principal.ReadOperator))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	nc, err := broker.Dial(url, c)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	s, err := stream.New(nc, stream.Config{APIPrefix: broker.ReadPrefix})
+	var js jetstream.JetStream
+	if err == nil {
+		js, err = broker.ReadAPI(nc)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, nil, nil, err
+	}
+	return nc, s, js, nil
 }
 
 // readBare counts the messages up to the head.
@@ -178,8 +192,8 @@ func (h *house) read(ctx context.Context, kind, profile string) (sample, float64
 	return sample{records: r.Records, wall: time.Duration(r.WallNS), cpu: time.Duration(r.CPUNS) + served}, r.PeakMiB, nil
 }
 
-// readRow alternates a bare read with kind.
-func (h *house) readRow(ctx context.Context, o options, kind string, target float64, note string) (Row, error) {
+// readRow alternates the kind of reading that is the measure with kind.
+func (h *house) readRow(ctx context.Context, o options, kind, against string, target float64, note string) (Row, error) {
 	var ours, bare side
 	peak := 0.0
 	for i := range o.rounds {
@@ -187,7 +201,7 @@ func (h *house) readRow(ctx context.Context, o options, kind string, target floa
 		if o.cpuProfile != "" && i == 0 {
 			profile = o.cpuProfile + kind + ".pprof"
 		}
-		b, _, err := h.read(ctx, "bare", "")
+		b, _, err := h.read(ctx, against, "")
 		if err != nil {
 			return Row{}, err
 		}

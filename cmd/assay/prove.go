@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"assay/internal/durable"
 	"assay/ledger"
 	"assay/ledger/logger"
+	"assay/ledger/tiles"
 )
 
 type proveCmd struct {
@@ -24,7 +26,7 @@ type proveCmd struct {
 	Receipt    string `help:"File with the receipt of the event to prove, as emit prints it." type:"existingfile" placeholder:"FILE" xor:"what"`
 	Leaf       string `help:"Leaf hash of the record to prove." placeholder:"HEX" xor:"what"`
 	Since      uint64 `help:"Prove that the log of this size is a prefix of the present one." placeholder:"SIZE" xor:"what"`
-	Size       uint64 `help:"Use the checkpoint of this size that is on file. Default: the newest." placeholder:"SIZE"`
+	Size       uint64 `help:"Use the checkpoint of this size that is on file. Default: the newest, or that of the export." placeholder:"SIZE"`
 	Checkpoint string `help:"Use the signed checkpoint in this file." type:"existingfile" placeholder:"FILE"`
 	Out        string `help:"Write the proof here instead of to stdout." short:"o" type:"path" placeholder:"FILE"`
 }
@@ -87,6 +89,9 @@ func count(conditions ...bool) (n int) {
 
 // checkpoint is the one that the proof leads to.
 func (c *proveCmd) checkpoint(a *app) (ledger.SignedCheckpoint, error) {
+	if c.Export != "" && c.Checkpoint == "" && c.Size == 0 {
+		c.Checkpoint = filepath.Join(c.Export, tiles.CheckpointName)
+	}
 	if c.Checkpoint != "" {
 		return node.ReadCheckpoint(c.Checkpoint)
 	}

@@ -4,22 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"assay/cmd/internal/node"
 	"assay/ledger"
+	"assay/ledger/tiles"
 )
 
 // evidenceFlags choose the ledger that a command reads.
 type evidenceFlags struct {
 	NATS     string `name:"nats" help:"Read from the broker at this address." placeholder:"URL"`
 	CredsDir string `help:"Directory with the credential service.read-operator, for --nats. Default: DIR/creds." type:"path" placeholder:"DIR"`
+	Export   string `help:"Read a directory that the command export wrote instead." type:"existingdir" placeholder:"EXPORT"`
 	File     string `help:"Read a plain export (tail --raw --from 1) instead." type:"existingfile" placeholder:"FILE"`
 }
 
 func (f evidenceFlags) open(a *app) (node.Evidence, error) {
 	var bar interface{ Set64(int64) error }
 	return node.OpenEvidence(a.ctx, node.EvidenceConfig{
-		Dir: a.dir, NATS: f.NATS, CredsDir: f.CredsDir, File: f.File, Log: a.log,
+		Dir: a.dir, NATS: f.NATS, CredsDir: f.CredsDir, Export: f.Export, File: f.File, Log: a.log,
 		Copied: func(done, total int64) {
 			if bar == nil {
 				bar = a.progress(total, "copying the store")
@@ -32,7 +35,7 @@ func (f evidenceFlags) open(a *app) (node.Evidence, error) {
 type verifyCmd struct {
 	evidenceFlags
 	Key        string `help:"Pinned verifier key, or a file that holds it. Default: DIR/logger/key.pub." placeholder:"KEY"`
-	Checkpoint string `help:"File with the signed checkpoint to hold the ledger against. Default: those in DIR/logger/checkpoint." type:"existingfile" placeholder:"FILE"`
+	Checkpoint string `help:"File with the signed checkpoint to hold the ledger against. Default: that of the export, or those in DIR/logger/checkpoint." type:"existingfile" placeholder:"FILE"`
 	Pin        string `help:"File that remembers the log's name, key and newest head: made on the first use, and from then on the log may only grow." type:"path" placeholder:"FILE"`
 }
 
@@ -68,6 +71,10 @@ func (c *verifyCmd) Run(a *app) error {
 	}
 	// The anchor first: what is signed later is not held against what was
 	// read before.
+	if c.Export != "" && c.Checkpoint == "" {
+		// An export is as old as its own checkpoint.
+		c.Checkpoint = filepath.Join(c.Export, tiles.CheckpointName)
+	}
 	anchor, err := node.LoadAnchor(node.AnchorConfig{Dir: a.dir, Key: c.Key, Checkpoint: c.Checkpoint, Pin: pin})
 	if err != nil {
 		return err
@@ -174,17 +181,22 @@ func printReport(w io.Writer, r ledger.Report, origin string) {
 	if r.Finding != nil {
 		fmt.Fprintf(w, "finding     %s\n", visible(*r.Finding))
 	}
-	for _, k := range r.Keys {
+	printHistory(w, r.Keys, r.Losses, r.Foreign)
+}
+
+// printHistory says what an audit came across that is no fault.
+func printHistory(w io.Writer, keys []ledger.Key, losses []ledger.Loss, foreign []ledger.Foreign) {
+	for _, k := range keys {
 		how := ""
 		if k.Recovered {
 			how = ", put in force by the recovery key"
 		}
 		fmt.Fprintf(w, "key         %s from record %d%s\n", k.Verifier, k.From, how)
 	}
-	for _, l := range r.Losses {
+	for _, l := range losses {
 		fmt.Fprintf(w, "lost        records %d to %d when the ledger was restored, says record %d (accepted by %s)\n", l.Size+1, l.KnownSize, l.Seq, visible(l.AcceptedBy))
 	}
-	for _, f := range r.Foreign {
+	for _, f := range foreign {
 		fmt.Fprintf(w, "foreign     %d %s acknowledged: %v\n", f.Seq, f.SHA256, f.Acknowledged)
 	}
 }

@@ -24,6 +24,8 @@ var rooms = map[string][]string{
 	"ledger":              {"schema"},
 	"ledger/stream":       {"ledger"},
 	"ledger/broker":       {"ledger", "internal"},
+	"ledger/tiles":        {"ledger", "internal"},
+	"ledger/tiles/fsck":   {"ledger", "ledger/tiles"},
 	"ledger/logger":       {"events", "schema", "ledger", "ledger/stream", "internal"},
 	"projector":           {"events", "ledger", "internal"},
 	"projector/view":      {"projector", "events", "ledger", "internal"},

@@ -20,8 +20,8 @@ import (
 )
 
 // Evidence is a ledger that can be read: the running service's stream, a
-// scratch copy of a store that nobody serves, an external broker, or a plain
-// export.
+// scratch copy of a store that nobody serves, an external broker, an export, or
+// a file of lines.
 type Evidence interface {
 	// Head is the number of the last stored message, 0 when there is none.
 	Head(ctx context.Context) (ledger.Seq, error)
@@ -39,6 +39,8 @@ type EvidenceConfig struct {
 	// NATS and CredsDir name an external broker and the directory with the
 	// credential service.read-operator.
 	NATS, CredsDir string
+	// Export is a directory that `assay export` wrote.
+	Export string
 	// File is a plain export: one record a line.
 	File string
 	// Scratch is where a copy is made; "" is the system's temporary directory.
@@ -54,6 +56,8 @@ func OpenEvidence(ctx context.Context, c EvidenceConfig) (Evidence, error) {
 	switch {
 	case c.File != "":
 		return openExport(c.File)
+	case c.Export != "":
+		return openTiles(c.Export)
 	case c.NATS != "":
 		if c.CredsDir == "" {
 			c.CredsDir = c.Dir.Creds()

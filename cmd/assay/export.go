@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"assay/cmd/internal/node"
+	"assay/ledger"
+	"assay/ledger/tiles/fsck"
+)
+
+type exportCmd struct {
+	evidenceFlags
+	To         string `arg:"" name:"to" help:"Directory to write to; an export that is there is continued." type:"path" placeholder:"EXPORT"`
+	Key        string `help:"Pinned verifier key, or a file that holds it. Default: DIR/logger/key.pub." placeholder:"KEY"`
+	Checkpoint string `help:"File with the signed checkpoint to export up to. Default: the newest in DIR/logger/checkpoint." type:"existingfile" placeholder:"FILE"`
+}
+
+func (c *exportCmd) Run(a *app) error {
+	// The checkpoint first: what it signs is in the ledger when that is opened.
+	cp, err := node.NewestCheckpoint(node.AnchorConfig{Dir: a.dir, Key: c.Key, Checkpoint: c.Checkpoint})
+	if err != nil {
+		return err
+	}
+	e, err := c.open(a)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	done, err := node.Export(a.ctx, e, cp, c.To, a.count("exporting"))
+	if err != nil {
+		return err
+	}
+	return a.print(done, func(w io.Writer) {
+		fmt.Fprintf(w, "export      %s\norigin      %s\nrecords     %d, %d of them new\nroot        %s\n", done.Dir, done.Origin, done.Size, done.Added, done.Root)
+		fmt.Fprintf(w, "written     %d files, from record %d on\n", done.FilesWritten, done.ResumedFrom+1)
+	})
+}
+
+type fsckCmd struct {
+	Export string `arg:"" help:"Directory that the command export, or another log, wrote." type:"existingdir" placeholder:"EXPORT"`
+	Key    string `help:"Pinned verifier key, or a file that holds it. Default: DIR/logger/key.pub." placeholder:"KEY" xor:"key"`
+	Pin    string `help:"Take the key, and a head that the export must go on from, from this file of verify." type:"existingfile" placeholder:"FILE" xor:"key"`
+}
+
+func (c *fsckCmd) Run(a *app) error {
+	var pin *node.Pin
+	if c.Pin != "" {
+		var err error
+		if pin, err = node.LoadPin(c.Pin); err != nil {
+			return err
+		}
+	}
+	r, err := node.Fsck(a.ctx, node.AnchorConfig{Dir: a.dir, Key: c.Key, Pin: pin}, c.Export, a.count("checking"))
+	if err != nil {
+		return a.notCompared(err)
+	}
+	if err := a.print(r, func(w io.Writer) { printFsck(w, r, c.Export) }); err != nil {
+		return err
+	}
+	return verdictError(r.Verdict)
+}
+
+// count is a progress bar for work on a number of records.
+func (a *app) count(what string) func(done, total uint64) {
+	bar := a.progress(-1, what)
+	return func(done, total uint64) {
+		bar.ChangeMax64(int64(total))
+		_ = bar.Set64(int64(done))
+		if done == total {
+			_ = bar.Finish()
+		}
+	}
+}
+
+func printFsck(w io.Writer, r fsck.Report, dir string) {
+	fmt.Fprintf(w, "%s: %s\norigin      %s\nrecords     %d\nroot        %s\nfiles       %d\n", dir, r.Verdict, visible(r.Origin), r.Size, r.Root, r.Files)
+	if r.Unfinished != nil {
+		fmt.Fprintf(w, "unfinished  an export of %d records; %d files of it are not signed yet and were not checked\n", *r.Unfinished, r.Unchecked)
+	}
+	if r.FirstBadSeq != nil {
+		fmt.Fprintf(w, "first bad   %d\n", *r.FirstBadSeq)
+	}
+	if r.Verdict == ledger.Unanchored {
+		fmt.Fprintf(w, "finding     %s\n", *r.Finding)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "%-11s %s\n", f.Kind, visible(f.Text))
+	}
+	if r.MoreFindings > 0 {
+		fmt.Fprintf(w, "and %d more\n", r.MoreFindings)
+	}
+	printHistory(w, r.Keys, r.Losses, r.Foreign)
+}
