@@ -63,6 +63,9 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 		}
 		if l := s.Logger; l != nil {
 			fmt.Fprintf(w, "  logger     %s %s\n             %d records, the checkpoint signs %d, %d events wait\n             root %s\n", l.State, visible(l.Detail), l.Size, l.CheckpointSize, l.Waiting, l.Root)
+			if l.Warning != "" {
+				fmt.Fprintf(w, "             warning: %s\n", visible(l.Warning))
+			}
 			for _, code := range slices.Sorted(maps.Keys(l.Rejected)) {
 				fmt.Fprintf(w, "             rejected %d: %s\n", l.Rejected[code], code)
 			}

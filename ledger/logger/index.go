@@ -21,6 +21,7 @@ import (
 //	h                           → seq ‖ recorded_at ns ‖ leaf ‖ frontier
 //	f ‖ size                    → the same as h, at a size that was signed
 //	x ‖ seq                     → leaf of a foreign message without acknowledgement
+//	s                           → size of the newest checkpoint that was stored
 //
 // Numbers are eight bytes, big-endian.
 type index struct{ db *kv.DB }
@@ -178,9 +179,33 @@ func (x *index) frontierUpTo(size uint64) (p position, tree *ledger.Tree, err er
 	return p, tree, err
 }
 
+// putStored notes that a checkpoint of this size is on file.
+func (x *index) putStored(size uint64) error {
+	b := x.db.NewBatch()
+	defer b.Close()
+	b.Put([]byte("s"), binary.BigEndian.AppendUint64(nil, size))
+	return b.Commit(false)
+}
+
+// stored is the size of the newest checkpoint that was on file; 0 when none is
+// known.
+func (x *index) stored() (uint64, error) {
+	v, err := x.db.Get([]byte("s"))
+	if errors.Is(err, kv.ErrNotFound) {
+		return 0, nil
+	}
+	if err == nil && len(v) != 8 {
+		err = fmt.Errorf("index entry of the stored checkpoint: %w", ledger.ErrCorrupt)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(v), nil
+}
+
 // wipe forgets everything: the index is about to be made from record 1.
 func wipe(b *kv.Batch) {
-	for _, kind := range "efhx" {
+	for _, kind := range "efhxs" {
 		b.DeletePrefix([]byte{byte(kind)})
 	}
 }

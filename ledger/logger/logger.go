@@ -122,6 +122,7 @@ type Logger struct {
 	w writer // only Run's goroutine
 
 	signing sync.Mutex // one signature at a time
+	warning string     // what the start found and the operator should know
 
 	mu     sync.Mutex // guards what follows
 	snap   snapshot
@@ -167,6 +168,7 @@ type Status struct {
 	CheckpointSize uint64            `json:"checkpoint_size"`
 	Waiting        int               `json:"waiting"`
 	Rejected       map[string]uint64 `json:"rejected"` // by code, since the start
+	Warning        string            `json:"warning,omitzero"`
 }
 
 // Open checks the stream against index and checkpoint, catches the index up
@@ -298,7 +300,7 @@ func (l *Logger) Status() Status {
 	rejected := l.queues.rejectedByCode()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Status{State: l.state, Detail: l.detail, Waiting: waiting, CheckpointSize: l.signed.Size, Rejected: rejected}
+	s := Status{State: l.state, Detail: l.detail, Waiting: waiting, CheckpointSize: l.signed.Size, Rejected: rejected, Warning: l.warning}
 	if l.snap.tree != nil {
 		s.Size, s.Root = l.snap.tree.Size(), l.snap.tree.Root().String()
 	}

@@ -41,7 +41,13 @@ func (l *Logger) recover(ctx context.Context) error {
 	c.batch = l.index.db.NewBatch()
 	defer func() { _ = c.batch.Close() }()
 	for _, cp := range cps {
+		if root, ok := c.checkpoints[cp.Size]; ok && root != cp.Root {
+			return fmt.Errorf("%w: two checkpoints of size %d are signed, with the roots %s and %s", ErrFork, cp.Size, root, cp.Root)
+		}
 		c.checkpoints[cp.Size] = cp.Root
+	}
+	if err := l.missesCheckpoint(cps[0].Size); err != nil {
+		return err
 	}
 	if err := c.begin(ctx, min(cps[0].Size, uint64(indexed.seq))); err != nil {
 		return err
@@ -50,6 +56,19 @@ func (l *Logger) recover(ctx context.Context) error {
 		return err
 	}
 	return c.end(head.Last)
+}
+
+// missesCheckpoint says in log and status that the newest checkpoint on file is
+// not the newest that was stored. That endangers nothing here, since the index
+// tells what the records must be, but somebody may have been shown the gap.
+func (l *Logger) missesCheckpoint(newest uint64) error {
+	stored, err := l.index.stored()
+	if err != nil || stored <= newest {
+		return err
+	}
+	l.warning = fmt.Sprintf("the newest checkpoint on file signs %d records, but one of %d was stored: the directory was put back to an older state", newest, stored)
+	l.cfg.Log.Error().Uint64("on_file", newest).Uint64("stored", stored).Msg("the newest checkpoint is gone")
+	return nil
 }
 
 func checkStart(first, last ledger.Seq, deleted int, cps []ledger.Checkpoint, indexed position) error {

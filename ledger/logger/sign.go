@@ -35,6 +35,9 @@ func (l *Logger) sign() error {
 	if err := l.files.saveCheckpoint(cp, raw, before); err != nil {
 		return fmt.Errorf("store checkpoint of size %d: %w", cp.Size, err)
 	}
+	if err := l.index.putStored(cp.Size); err != nil {
+		return fmt.Errorf("note the stored checkpoint: %w", err)
+	}
 	l.mu.Lock()
 	l.signed = cp
 	l.mu.Unlock()

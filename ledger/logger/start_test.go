@@ -6,8 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/sumdb/note"
 
 	"assay/internal/durable"
 	"assay/internal/principal"
@@ -157,6 +160,21 @@ func TestStartRefuses(t *testing.T) {
 			b := p.s.bodies
 			b[p.sizes[1]-1], b[p.sizes[1]-2] = b[p.sizes[1]-2], b[p.sizes[1]-1]
 		}, logger.ErrFork, "checkpoint"},
+		"two checkpoints of one size": {func(p *past) {
+			raw, err := os.ReadFile(filepath.Join(p.cfg.Dir, "key"))
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			signer, err := note.NewSigner(strings.TrimSpace(string(raw)))
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			forked, err := ledger.SignCheckpoint(ledger.Checkpoint{Origin: signer.Name(), Size: uint64(p.sizes[2]), Root: ledger.EmptyRoot}, signer)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			write(p.t, p.checkpoint(strconv.Itoa(p.sizes[2])), string(forked))
+		}, logger.ErrFork, "two checkpoints of size"},
 		"stream starts late": {func(p *past) { p.s.first = 2 }, ledger.ErrCorrupt, "starts at 2"},
 		"stream has a gap":   {func(p *past) { p.s.missing = map[int]int{3: 1} }, ledger.ErrCorrupt, "lacks 1"},
 		"another logger runs": {func(p *past) {
@@ -329,6 +347,24 @@ func TestKeysAreKept(t *testing.T) {
 	if raw, err := os.ReadFile(h.files().PublicKey()); err != nil || strings.TrimSpace(string(raw)) != a.Verifier() {
 		t.Errorf("the public key changed: %s %v", raw, err)
 	}
+}
+
+// A checkpoint directory that was put back is made good by the next signature;
+// the operator is told.
+func TestStartTellsOfAnOlderCheckpoint(t *testing.T) {
+	p := newPast(t).again(t)
+	p.rewind("checkpoint", 0)
+	s := p.start()
+	if w := s.l.Status().Warning; !strings.Contains(w, "put back to an older state") {
+		t.Errorf("warning %q", w)
+	}
+	s.stop()
+	s = p.start()
+	if w := s.l.Status().Warning; w != "" {
+		t.Errorf("warning %q after another start", w)
+	}
+	s.stop()
+	p.consistent()
 }
 
 func TestStartWaitsForTheBrokerNoLongerThanItMay(t *testing.T) {
