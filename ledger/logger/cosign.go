@@ -1,6 +1,7 @@
 package logger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,8 @@ type cosigner struct {
 	wake   chan struct{}
 	peers  []*peer
 	landed chan landing
+	// cosigned is the size of the checkpoint on file that lacks the quorum.
+	cosigned uint64
 
 	mu        sync.Mutex
 	newest    *signed // what the logger signed last
@@ -116,11 +119,21 @@ func newCosigner(l *Logger) *cosigner {
 	return c
 }
 
-const witnessed = "witnessed"
+const (
+	witnessed = "witnessed"
+	cosigned  = "cosigned"
+)
 
 // Witnessed is the file of the newest checkpoint that met the witness policy,
 // with the cosignatures.
 func (f Files) Witnessed() string { return filepath.Join(f.Checkpoints(), witnessed) }
+
+// Latest is the file of the newest checkpoint, signed by the logger alone.
+func (f Files) Latest() string { return filepath.Join(f.Checkpoints(), latest) }
+
+// Cosigned is the file of the newest checkpoint that got a cosignature and does
+// not meet the policy: it tells whose are missing.
+func (f Files) Cosigned() string { return filepath.Join(f.Checkpoints(), cosigned) }
 
 // remember keeps the leaves of confirmed records.
 func (c *cosigner) remember(records []*written) {
@@ -411,16 +424,22 @@ func accusation(a landing) string {
 	return ""
 }
 
-// store merges the cosignatures of t into its note and puts it on file once
-// they meet the quorum: never a smaller size over a larger.
+// store merges the cosignatures of t into its note and puts it on file, where
+// it belongs with or without the quorum: never a smaller size over a larger.
 func (c *cosigner) store(t *signed) error {
-	raw := append([]byte(nil), t.raw...)
+	raw := bytes.Clone(t.raw)
 	for _, p := range c.peers {
 		raw = append(raw, t.sigs[p.name]...)
 	}
 	ok, _, err := c.policy.Satisfied(raw)
-	if err != nil || !ok || t.cp.Size < c.witnessed {
+	switch {
+	case err != nil:
 		return err
+	case t.cp.Size < c.witnessed || !ok && t.cp.Size < c.cosigned:
+		return nil
+	case !ok:
+		c.cosigned = t.cp.Size
+		return durable.WriteFile(c.l.files.Cosigned(), raw, 0o644)
 	}
 	if err := durable.WriteFile(c.l.files.Witnessed(), raw, 0o644); err != nil {
 		return err

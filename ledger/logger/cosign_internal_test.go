@@ -9,7 +9,9 @@ import (
 )
 
 func TestLeafRing(t *testing.T) {
-	leaf := func(size uint64) ledger.Hash { return ledger.Leaf([]byte{byte(size), byte(size >> 8), byte(size >> 16)}) }
+	leaf := func(size uint64) ledger.Hash {
+		return ledger.Leaf([]byte{byte(size), byte(size >> 8), byte(size >> 16)})
+	}
 	var r leafRing
 	if r.copy(0, 0) != nil {
 		t.Fatal("leaves from nothing")
