@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"assay/ledger"
-	"assay/ledger/logger"
 	"assay/ledger/witness"
 )
 
@@ -31,6 +29,9 @@ type Quorum struct {
 	counts *ledger.SignedCheckpoint // newest that meets the policy; nil without any
 	by     []string                 // cosigners of newest, as far as is known
 	broken error                    // why newest could not be judged
+	// need is the size that what counts must reach: newest's, or that of the
+	// checkpoint that was newest when the question was asked.
+	need uint64
 }
 
 const (
@@ -55,23 +56,23 @@ func LoadQuorum(ctx context.Context, c AnchorConfig) (*Quorum, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := readQuorum(p, c)
-	if err != nil || first.met(first) || c.Checkpoint != "" || !loggerRuns(ctx, c.Dir) {
-		return first, err
+	q, err := readQuorum(p, quorumFiles(c))
+	if err != nil || q.met() || c.Checkpoint != "" || !loggerRuns(ctx, c.Dir) {
+		return q, err
 	}
-	for deadline := time.Now().Add(quorumPatience); time.Now().Before(deadline); time.Sleep(quorumPoll) {
-		q, err := readQuorum(p, c)
-		if err != nil || q.met(first) {
-			return q, err
+	need := q.need
+	for deadline := time.Now().Add(quorumPatience); !q.met() && time.Now().Before(deadline) && ctx.Err() == nil; {
+		time.Sleep(quorumPoll)
+		if q, err = readQuorum(p, quorumFiles(c)); err != nil {
+			return nil, err
 		}
+		q.need = need
 	}
-	return readQuorum(p, c)
+	return q, ctx.Err()
 }
 
-// met says that what counts covers the newest checkpoint that first saw.
-func (q *Quorum) met(first *Quorum) bool {
-	return q.counts != nil && first.newest != nil && q.counts.Size >= first.newest.Size
-}
+// met says that what counts goes as far as it must.
+func (q *Quorum) met() bool { return q.counts != nil && q.counts.Size >= q.need }
 
 func loggerRuns(ctx context.Context, dir Dir) bool {
 	for _, socket := range []string{dir.Socket(), dir.service("logger")} {
@@ -83,14 +84,18 @@ func loggerRuns(ctx context.Context, dir Dir) bool {
 	return false
 }
 
+// quorumFiles are where the checkpoints are that a policy is about.
+func quorumFiles(c AnchorConfig) []string {
+	if c.Checkpoint != "" {
+		return []string{c.Checkpoint}
+	}
+	f := c.Dir.Logger()
+	return []string{f.Witnessed(), f.Cosigned(), f.Latest()}
+}
+
 // readQuorum judges the files. Whether the log's key signed them is the
 // audit's business.
-func readQuorum(p *witness.Policy, c AnchorConfig) (*Quorum, error) {
-	f := c.Dir.Logger()
-	paths := []string{f.Witnessed(), f.Cosigned(), f.Latest()}
-	if c.Checkpoint != "" {
-		paths = []string{c.Checkpoint}
-	}
+func readQuorum(p *witness.Policy, paths []string) (*Quorum, error) {
 	q := &Quorum{policy: p}
 	for _, path := range paths {
 		cp, err := ReadCheckpoint(path)
@@ -105,7 +110,7 @@ func readQuorum(p *witness.Policy, c AnchorConfig) (*Quorum, error) {
 			q.counts = &cp
 		}
 		if q.newest == nil || cp.Size > q.newest.Size {
-			q.newest, q.by, q.broken = &cp, by, err
+			q.newest, q.by, q.broken, q.need = &cp, by, err, cp.Size
 		}
 	}
 	return q, nil
@@ -128,7 +133,7 @@ func (q *Quorum) Judge(r *ledger.Report) {
 		tail := r.Size - size
 		r.CheckpointSize, r.UnsignedTail = &q.counts.Size, &tail
 	}
-	if r.Verdict != ledger.Consistent || q.met(q) {
+	if r.Verdict != ledger.Consistent || q.met() {
 		return
 	}
 	r.Verdict = ledger.Unanchored
@@ -152,33 +157,23 @@ func (q *Quorum) lacks(signed uint64) string {
 		signed, q.policy.Quorum(), by, strings.Join(q.policy.Missing(q.by), ", "), newest)
 }
 
-// counting finds the newest checkpoint that readers may act on: with a policy,
-// the one that meets it. Zero when there is none yet.
-func counting(f logger.Files, p *witness.Policy, all []ledger.Checkpoint) (ledger.Checkpoint, error) {
+// counting finds the newest checkpoint that readers may act on, among all that
+// the log's key signed: with a policy, one that meets it. Zero when there is
+// none yet.
+func counting(dir Dir, p *witness.Policy, all []ledger.Checkpoint) (ledger.Checkpoint, error) {
 	if p == nil {
 		if len(all) == 0 {
 			return ledger.Checkpoint{}, nil
 		}
 		return all[0], nil
 	}
-	raw, err := os.ReadFile(f.Witnessed())
-	if errors.Is(err, fs.ErrNotExist) {
-		return ledger.Checkpoint{}, nil
-	}
-	if err != nil {
+	q, err := readQuorum(p, quorumFiles(AnchorConfig{Dir: dir}))
+	if err != nil || q.counts == nil {
 		return ledger.Checkpoint{}, err
 	}
-	cp, err := ledger.ParseCheckpoint(raw)
-	if err != nil {
-		return ledger.Checkpoint{}, err
-	}
-	if ok, _, err := p.Satisfied(raw); err != nil || !ok {
-		return ledger.Checkpoint{}, err // the policy asks more than it did
-	}
-	// The log's signature was checked with the others', of which it is one,
-	// unless it was replaced meanwhile.
-	if !slices.Contains(all, cp.Checkpoint) {
+	// A file that was replaced since all were read waits for the next time.
+	if !slices.Contains(all, q.counts.Checkpoint) {
 		return ledger.Checkpoint{}, nil
 	}
-	return cp.Checkpoint, nil
+	return q.counts.Checkpoint, nil
 }

@@ -99,7 +99,7 @@ func (r *Resolver) open(dir Dir, hub *Hub, cfg ResolverConfig) error {
 		return err
 	}
 	r.Service, err = resolver.NewService(resolver.ServiceConfig{
-		Ledger:    &signedLedger{stream: s, files: dir.Logger(), key: key, policy: policy},
+		Ledger:    &signedLedger{stream: s, dir: dir, key: key, policy: policy},
 		Publisher: intakePublisher{publish.New(intake, id)},
 		Blobs:     blobs, Registry: reg, Buffer: telemetry.Buffer{JS: js},
 		Resolver:  events.ResolverIdentity{ID: id, Kind: "telemetry", Key: cred.Public},
@@ -159,7 +159,7 @@ var errUnsigned = errors.New("the records do not hash to the signed root")
 // it recomputes from the records.
 type signedLedger struct {
 	stream *stream.Stream
-	files  logger.Files
+	dir    Dir
 	key    note.Verifier
 	policy *witness.Policy // nil: the newest checkpoint counts
 	tree   ledger.Tree
@@ -168,11 +168,11 @@ type signedLedger struct {
 
 // Checkpointed implements resolver.Ledger.
 func (l *signedLedger) Checkpointed(ctx context.Context) (ledger.Seq, error) {
-	cps, err := logger.LoadCheckpoints(l.files, l.key)
+	cps, err := logger.LoadCheckpoints(l.dir.Logger(), l.key)
 	if err != nil {
 		return 0, err
 	}
-	cp, err := counting(l.files, l.policy, cps)
+	cp, err := counting(l.dir, l.policy, cps)
 	if err != nil {
 		return 0, err
 	}
