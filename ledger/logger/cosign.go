@@ -42,6 +42,7 @@ const (
 type cosigner struct {
 	l      *Logger
 	policy *witness.Policy
+	web    *http.Client
 	recent leafRing
 	wake   chan struct{}
 	peers  []*peer
@@ -98,7 +99,7 @@ func newCosigner(l *Logger) *cosigner {
 		return nil
 	}
 	c := &cosigner{l: l, policy: l.cfg.Witnesses, wake: make(chan struct{}, 1)}
-	web := &http.Client{
+	c.web = &http.Client{
 		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -106,7 +107,7 @@ func newCosigner(l *Logger) *cosigner {
 		if w.URL == "" {
 			continue // somebody else asks it, or nobody
 		}
-		c.peers = append(c.peers, &peer{name: w.Name, client: &witness.Client{URL: w.URL, Verifier: w.Verifier, HTTP: web}})
+		c.peers = append(c.peers, &peer{name: w.Name, client: &witness.Client{URL: w.URL, Verifier: w.Verifier, HTTP: c.web}})
 	}
 	c.landed = make(chan landing, len(c.peers))
 	// For the status alone: what is signed from now on is no smaller, since a
@@ -180,6 +181,7 @@ func (c *cosigner) start() (stop func()) {
 		<-done
 		last.Stop()
 		cancel()
+		c.web.CloseIdleConnections()
 	}
 }
 

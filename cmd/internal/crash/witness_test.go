@@ -93,7 +93,7 @@ func TestWitnessSurvivesKills(t *testing.T) {
 	}
 	log := &signedLog{t: t, key: key}
 	cosigned := uint64(0) // by an answer that arrived
-	rounds := envInt(t, "ASSAY_CRASH_ROUNDS", 4) * 3
+	rounds := envInt(t, "ASSAY_CRASH_ROUNDS", 4) * 2
 	for round := range rounds {
 		kill := time.AfterFunc(time.Duration(rand.IntN(40))*time.Millisecond, func() { p.kill() })
 		for died := false; !died; {
