@@ -75,6 +75,7 @@ type cli struct {
 	Snapshot  snapshotCmd  `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`
 	Score     scoreCmd     `cmd:"" help:"Compute the metrics, with their denominators."`
 	Foreign   foreignCmd   `cmd:"" help:"Deal with messages that the logger did not write."`
+	Witness   witnessCmd   `cmd:"" help:"Cosign the checkpoints of logs, as long as each extends the one before it."`
 	Demo      demoCmd      `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
 	DemoHog   hogCmd       `cmd:"" hidden:""`
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -39,6 +40,9 @@ func TestScripts(t *testing.T) {
 			"code":  exitsWith,
 			"ready": waitReady,
 			"flip":  flipFile,
+
+			"freeport":  freePort,
+			"witnessed": waitWitnessed,
 		},
 	})
 }
@@ -86,6 +90,35 @@ func waitReady(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	ts.Fatalf("not ready: %v", err)
+}
+
+// freeport NAME…: sets each variable to a loopback address that is free.
+func freePort(ts *testscript.TestScript, neg bool, args []string) {
+	for _, name := range args {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		ts.Check(err)
+		defer ln.Close()
+		ts.Setenv(name, ln.Addr().String())
+	}
+}
+
+// witnessed N: waits until a checkpoint of that many records, or more, has met
+// the witness policy.
+func waitWitnessed(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: witnessed size")
+	}
+	size, err := strconv.ParseUint(args[0], 10, 64)
+	ts.Check(err)
+	var st node.Status
+	for range 300 {
+		err = node.Ask(context.Background(), node.Dir(ts.Getenv("ASSAY_DIR")).Socket(), "GET", "/status", nil, &st)
+		if err == nil && st.Logger.Witnessing != nil && st.Logger.Witnessing.Size >= size {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("not witnessed: %v %+v", err, st.Logger)
 }
 
 // flip FILE TEXT: changes one bit of the only place in a file that has TEXT.

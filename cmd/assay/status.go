@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"assay/cmd/internal/node"
+	"assay/ledger/logger"
 )
 
 func isNotServed(err error) bool { return errors.Is(err, node.ErrNotServed) }
@@ -42,6 +43,27 @@ func (c *statusCmd) Run(a *app) error {
 	return nil
 }
 
+func printWitnessing(w io.Writer, s *logger.Witnessing) {
+	if s == nil {
+		return
+	}
+	fmt.Fprintf(w, "             quorum %q met up to %d", s.Quorum, s.Size)
+	if s.Trouble != "" {
+		fmt.Fprintf(w, ", TROUBLE: %s", visible(s.Trouble))
+	}
+	fmt.Fprintln(w)
+	for _, p := range s.Witnesses {
+		fmt.Fprintf(w, "             witness %s", visible(p.Name))
+		if p.AgeSeconds != nil {
+			fmt.Fprintf(w, " cosigned %d %.0f s ago", p.Size, *p.AgeSeconds)
+		}
+		if p.Error != "" {
+			fmt.Fprintf(w, ", failed: %s", visible(p.Error))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
 func printStatus(w io.Writer, all []node.Status, dir string) {
 	if len(all) == 0 {
 		fmt.Fprintf(w, "nothing runs on %s\n", dir)
@@ -69,6 +91,7 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 			for _, code := range slices.Sorted(maps.Keys(l.Rejected)) {
 				fmt.Fprintf(w, "             rejected %d: %s\n", l.Rejected[code], code)
 			}
+			printWitnessing(w, l.Witnessing)
 		}
 		if p := s.Projector; p != nil {
 			fmt.Fprintf(w, "  projector  at %d of %d, %d parked", p.Seq, p.Head, p.Parked)

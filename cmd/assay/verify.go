@@ -37,6 +37,7 @@ type verifyCmd struct {
 	Key        string `help:"Pinned verifier key, or a file that holds it. Default: DIR/logger/key.pub." placeholder:"KEY"`
 	Checkpoint string `help:"File with the signed checkpoint to hold the ledger against. Default: that of the export, or those in DIR/logger/checkpoint." type:"existingfile" placeholder:"FILE"`
 	Pin        string `help:"File that remembers the log's name, key and newest head: made on the first use, and from then on the log may only grow." type:"path" placeholder:"FILE"`
+	Policy     string `help:"File with the witness policy that the newest checkpoint must meet. Default: DIR/witness-policy.txt, if there is one." type:"existingfile" placeholder:"FILE"`
 }
 
 // verified is a report with what is remembered after it.
@@ -75,7 +76,12 @@ func (c *verifyCmd) Run(a *app) error {
 		// An export is as old as its own checkpoint.
 		c.Checkpoint = filepath.Join(c.Export, tiles.CheckpointName)
 	}
-	anchor, err := node.LoadAnchor(node.AnchorConfig{Dir: a.dir, Key: c.Key, Checkpoint: c.Checkpoint, Pin: pin})
+	trust := node.AnchorConfig{Dir: a.dir, Key: c.Key, Checkpoint: c.Checkpoint, Policy: c.Policy, Pin: pin}
+	quorum, err := node.LoadQuorum(a.ctx, trust)
+	if err != nil {
+		return err
+	}
+	anchor, err := node.LoadAnchor(trust)
 	if err != nil {
 		return err
 	}
@@ -88,6 +94,7 @@ func (c *verifyCmd) Run(a *app) error {
 	if err != nil {
 		return a.notCompared(err)
 	}
+	quorum.Judge(&report)
 	out := verified{Report: report}
 	if c.Pin != "" {
 		if out.Pin, err = remember(c.Pin, pin, anchor, report); err != nil {

@@ -1,7 +1,6 @@
 package logger
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,7 +23,11 @@ import (
 //	s                           → size of the newest checkpoint that was stored
 //
 // Numbers are eight bytes, big-endian.
-type index struct{ db *kv.DB }
+type index struct {
+	db *kv.DB
+	// thinned is a size up to which signed positions were thinned out already.
+	thinned uint64
+}
 
 // entry is what the index keeps of a record.
 type entry struct {
@@ -45,7 +48,7 @@ func openIndex(dir string, log zerolog.Logger) (*index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("logger index: %w", err)
 	}
-	return &index{db}, nil
+	return &index{db: db}, nil
 }
 
 func (x *index) close() error { return x.db.Close() }
@@ -140,17 +143,23 @@ func frontierKey(size uint64) []byte {
 }
 
 // keepFrontiers is how many signed positions stay: the checkpoint on file may
-// be one older than the index knows, after a crash between the two.
+// be one older than the index knows, after a crash between the two. Beyond
+// them those stay whose checkpoints do (ledger.KeepCheckpoint), so that a proof
+// from any signed size need not read the ledger from record 1.
 const keepFrontiers = 4
 
 // putSigned stores the frontier of a size that is about to be signed, and syncs
 // the index. The one of onFile, the size of the checkpoint that will be
-// replaced, stays however often signing fails.
+// replaced, stays however often signing fails. One signature at a time.
 func (x *index) putSigned(p position, tree *ledger.Tree, onFile uint64) error {
-	var sizes [][]byte
-	err := x.db.Scan([]byte{'f'}, nil, func(k, _ []byte) error {
-		if size := binary.BigEndian.Uint64(k[1:]); size != onFile && size != tree.Size() {
-			sizes = append(sizes, bytes.Clone(k))
+	var sizes []uint64 // that may have to go
+	var after []byte
+	if x.thinned > 0 {
+		after = frontierKey(x.thinned)
+	}
+	err := x.db.Scan([]byte{'f'}, after, func(k, _ []byte) error {
+		if size := binary.BigEndian.Uint64(k[1:]); size < tree.Size() {
+			sizes = append(sizes, size)
 		}
 		return nil
 	})
@@ -160,10 +169,25 @@ func (x *index) putSigned(p position, tree *ledger.Tree, onFile uint64) error {
 	b := x.db.NewBatch()
 	defer b.Close()
 	b.Put(frontierKey(tree.Size()), encodeHead(p, tree))
-	for _, k := range sizes[:max(0, len(sizes)-keepFrontiers+2)] {
-		b.Delete(k)
+	thinned := x.thinned
+	for i, size := range sizes[:max(0, len(sizes)-keepFrontiers+1)] {
+		next := tree.Size()
+		if i+1 < len(sizes) {
+			next = sizes[i+1]
+		}
+		if size >= onFile {
+			break
+		}
+		thinned = size
+		if !ledger.KeepCheckpoint(size, next) {
+			b.Delete(frontierKey(size))
+		}
 	}
-	return b.Commit(true)
+	if err := b.Commit(true); err != nil {
+		return err
+	}
+	x.thinned = thinned
+	return nil
 }
 
 // frontierUpTo is the largest stored frontier of at most size leaves.

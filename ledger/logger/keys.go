@@ -25,7 +25,8 @@ import (
 //	hmac.key       key of the HMAC that names rejected bytes (0600)
 //	index/         (principal, id) → seq, and the Merkle frontier
 //	checkpoint/    latest, and one checkpoint for each power of two and each
-//	               4096 records, named by size
+//	               4096 records, named by size; witnessed, the newest that
+//	               met the witness policy; cosigned, a newer one that did not
 //	lock           held by the running logger
 type Files string
 
@@ -185,7 +186,7 @@ func ReadCheckpoints(f Files) ([]ledger.SignedCheckpoint, error) {
 // not a lock or what an interrupted write left.
 func isCheckpointName(name string) bool {
 	_, err := strconv.ParseUint(name, 10, 64)
-	return err == nil || name == latest || name == "witnessed"
+	return err == nil || name == latest || name == witnessed || name == cosigned
 }
 
 // LoadCheckpoints opens every checkpoint on file with key, the largest first.

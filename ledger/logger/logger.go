@@ -22,6 +22,7 @@
 package logger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ import (
 	"assay/internal/durable"
 	"assay/ledger"
 	"assay/ledger/stream"
+	"assay/ledger/witness"
 )
 
 // Principal and namespace of the logger's own records.
@@ -88,6 +90,9 @@ type Config struct {
 	// LowWater is the free room in bytes below which nothing but the resolver
 	// and the operator is taken; below half of it, nothing. Zero means 256 MiB.
 	LowWater uint64
+	// Witnesses says who is asked to cosign the checkpoints and how many must
+	// before one counts; nil asks nobody.
+	Witnesses *witness.Policy
 	// Software names this build in ledger.opened and logger.started.
 	Software string
 	Log      zerolog.Logger
@@ -118,6 +123,7 @@ type Logger struct {
 	index  *index
 	maker  events.Maker
 	queues queues
+	cosign *cosigner
 
 	w writer // only Run's goroutine
 
@@ -168,7 +174,9 @@ type Status struct {
 	CheckpointSize uint64            `json:"checkpoint_size"`
 	Waiting        int               `json:"waiting"`
 	Rejected       map[string]uint64 `json:"rejected"` // by code, since the start
-	Warning        string            `json:"warning,omitzero"`
+	// Warning is what the operator should look into; it stops nothing.
+	Warning    string      `json:"warning,omitzero"`
+	Witnessing *Witnessing `json:"witnessing,omitzero"`
 }
 
 // Open checks the stream against index and checkpoint, catches the index up
@@ -204,6 +212,7 @@ func (l *Logger) open(ctx context.Context) error {
 	if l.index, err = openIndex(l.files.index(), l.cfg.Log); err != nil {
 		return err
 	}
+	l.cosign = newCosigner(l)
 	l.w.init(l)
 	for try := 1; ; try++ {
 		if err := l.recover(ctx); err != nil {
@@ -298,9 +307,13 @@ func (l *Logger) setState(s State, detail string) {
 func (l *Logger) Status() Status {
 	waiting := l.queues.waiting()
 	rejected := l.queues.rejectedByCode()
+	witnessing, alarm := l.cosign.status()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Status{State: l.state, Detail: l.detail, Waiting: waiting, CheckpointSize: l.signed.Size, Rejected: rejected, Warning: l.warning}
+	s := Status{
+		State: l.state, Detail: l.detail, Waiting: waiting, CheckpointSize: l.signed.Size, Rejected: rejected,
+		Warning: cmp.Or(alarm, l.warning), Witnessing: witnessing,
+	}
 	if l.snap.tree != nil {
 		s.Size, s.Root = l.snap.tree.Size(), l.snap.tree.Root().String()
 	}
@@ -314,6 +327,7 @@ func (l *Logger) Status() Status {
 // more: ErrFenced, ErrBehind, ErrFork, or an error of the index. What was
 // acked is durable; the last checkpoint is signed before it returns.
 func (l *Logger) Run(ctx context.Context) error {
+	defer l.cosign.start()() // until the last checkpoint is signed
 	signerDone := make(chan struct{})
 	signCtx, stopSigner := context.WithCancel(ctx)
 	go func() {

@@ -41,6 +41,7 @@ func (l *Logger) sign() error {
 	l.mu.Lock()
 	l.signed = cp
 	l.mu.Unlock()
+	l.cosign.offer(cp, raw, snap.tree)
 	return nil
 }
 

@@ -466,6 +466,7 @@ func (w *writer) finish(b *batch) error {
 	if err := w.commit(kb); err != nil {
 		return err
 	}
+	w.l.cosign.remember(b.records)
 	if acked {
 		w.rest()
 	}

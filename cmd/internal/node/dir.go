@@ -9,6 +9,7 @@ import (
 	"assay/internal/principal"
 	"assay/ledger/broker"
 	"assay/ledger/logger"
+	"assay/ledger/witness"
 )
 
 // Dir is assay's directory.
@@ -27,6 +28,14 @@ func (d Dir) Registry() string     { return d.join("registry.json") }
 func (d Dir) Run() string          { return d.join("run") }
 func (d Dir) Socket() string       { return d.join("run", "assay.sock") }
 func (d Dir) Logger() logger.Files { return logger.Files(d.join("logger")) }
+
+// Policy is the file that says which cosignatures a checkpoint needs before it
+// counts; without it, none.
+func (d Dir) Policy() string { return d.join("witness-policy.txt") }
+
+// Witness is where a witness keeps its state unless it is told otherwise. It
+// needs nothing else of the directory.
+func (d Dir) Witness() witness.Dir { return witness.Dir(d.join("witness")) }
 
 // service is the socket of a service that runs alone.
 func (d Dir) service(name string) string { return d.join("run", name+".sock") }

@@ -85,8 +85,12 @@ func (l *Logger) check(ctx context.Context) (err error) {
 
 // open opens the ledger.
 func (l *Logger) open(ctx context.Context) error {
+	policy, err := LoadPolicy(l.cfg.Dir)
+	if err != nil {
+		return err
+	}
 	opened, err := logger.Open(ctx, logger.Config{
-		Dir: string(l.cfg.Dir.Logger()), Stream: l.stream, Software: l.cfg.Software, Log: l.cfg.Log,
+		Dir: string(l.cfg.Dir.Logger()), Stream: l.stream, Witnesses: policy, Software: l.cfg.Software, Log: l.cfg.Log,
 		FreeBytes: l.room, LowWater: l.cfg.lowWater(),
 		Quarantine: func(who string, raw []byte) {
 			// Bounded and best effort: the record of the rejection is what counts.

@@ -19,6 +19,7 @@ import (
 	"assay/ledger"
 	"assay/ledger/logger"
 	"assay/ledger/stream"
+	"assay/ledger/witness"
 	"assay/resolver"
 	"assay/resolver/telemetry"
 )
@@ -70,6 +71,10 @@ func (r *Resolver) open(dir Dir, hub *Hub, cfg ResolverConfig) error {
 	if err != nil {
 		return err
 	}
+	policy, err := LoadPolicy(dir)
+	if err != nil {
+		return err
+	}
 	s, nc, err := hub.OpenReader(principal.ReadResolver)
 	if err != nil {
 		return err
@@ -94,7 +99,7 @@ func (r *Resolver) open(dir Dir, hub *Hub, cfg ResolverConfig) error {
 		return err
 	}
 	r.Service, err = resolver.NewService(resolver.ServiceConfig{
-		Ledger:    &signedLedger{stream: s, files: dir.Logger(), key: key},
+		Ledger:    &signedLedger{stream: s, dir: dir, key: key, policy: policy},
 		Publisher: intakePublisher{publish.New(intake, id)},
 		Blobs:     blobs, Registry: reg, Buffer: telemetry.Buffer{JS: js},
 		Resolver:  events.ResolverIdentity{ID: id, Kind: "telemetry", Key: cred.Public},
@@ -150,26 +155,30 @@ func (p intakePublisher) Publish(ctx context.Context, event []byte) error {
 // checkpoint signs.
 var errUnsigned = errors.New("the records do not hash to the signed root")
 
-// signedLedger is the stream up to the last checkpoint, whose root it
-// recomputes from the records.
+// signedLedger is the stream up to the last checkpoint that counts, whose root
+// it recomputes from the records.
 type signedLedger struct {
 	stream *stream.Stream
-	files  logger.Files
+	dir    Dir
 	key    note.Verifier
+	policy *witness.Policy // nil: the newest checkpoint counts
 	tree   ledger.Tree
 	size   ledger.Seq // of the last checkpoint that matched
 }
 
 // Checkpointed implements resolver.Ledger.
 func (l *signedLedger) Checkpointed(ctx context.Context) (ledger.Seq, error) {
-	cps, err := logger.LoadCheckpoints(l.files, l.key)
+	cps, err := logger.LoadCheckpoints(l.dir.Logger(), l.key)
 	if err != nil {
 		return 0, err
 	}
-	if len(cps) == 0 || cps[0].Size <= uint64(l.size) {
+	cp, err := counting(l.dir, l.policy, cps)
+	if err != nil {
+		return 0, err
+	}
+	if cp.Size <= uint64(l.size) {
 		return l.size, nil
 	}
-	cp := cps[0]
 	err = l.stream.Read(ctx, ledger.Seq(l.tree.Size())+1, ledger.Seq(cp.Size), func(seq ledger.Seq, body []byte) error {
 		if uint64(seq) != l.tree.Size()+1 {
 			return fmt.Errorf("%w: after record %d the stream continues at %d", ledger.ErrCorrupt, l.tree.Size(), seq)

@@ -24,6 +24,9 @@ type AnchorConfig struct {
 	Checkpoint string
 	// Pin is what is remembered of this log; nil for nothing.
 	Pin *Pin
+	// Policy is a file with the witness policy that LoadQuorum asks for; ""
+	// takes DIR's, if it has one.
+	Policy string
 }
 
 // LoadAnchor collects what an audit may trust. The key never comes from the
