@@ -332,13 +332,16 @@ func (b *bench) startLogger() string {
 			cancel()
 			return err
 		}
-		state := l.StatusOf().State
+		status := l.StatusOf()
 		cancel()
 		if err := l.Wait(); err != nil {
 			return err
 		}
-		if state == logger.ForeignIn {
+		switch {
+		case status.State == logger.ForeignIn:
 			return errForeign
+		case status.Warning != "":
+			return errWarns
 		}
 		return nil
 	})
@@ -346,7 +349,7 @@ func (b *bench) startLogger() string {
 		err  error
 		name string
 	}{
-		{nil, "serves"}, {errForeign, "waits for an acknowledgement"}, {logger.ErrFork, "fork"}, {logger.ErrBehind, "behind"}, {ledger.ErrCorrupt, "corrupt"},
+		{nil, "serves"}, {errWarns, "serves, warns"}, {errForeign, "waits for an acknowledgement"}, {logger.ErrFork, "fork"}, {logger.ErrBehind, "behind"}, {ledger.ErrCorrupt, "corrupt"},
 		{logger.ErrNoCheckpoint, "no checkpoint"}, {logger.ErrNotInitialised, "not initialised"}, {node.ErrNotInitialised, "no stream"},
 		{ledger.ErrBadCheckpoint, "bad checkpoint"}, {logger.ErrFenced, "fenced"},
 	} {
@@ -357,7 +360,10 @@ func (b *bench) startLogger() string {
 	return "error: " + err.Error()
 }
 
-var errForeign = errors.New("foreign")
+var (
+	errForeign = errors.New("foreign")
+	errWarns   = errors.New("warns")
+)
 
 // project goes on folding from where the stored views stand.
 func (b *bench) project() string {
