@@ -16,6 +16,8 @@ type serveCmd struct {
 	Port     int           `help:"Loopback port of serve broker; clients find it again there after a restart. 0: any free one." default:"4222"`
 	Watch    []int         `help:"Process that serve sensor reads." placeholder:"PID"`
 	Sensor   time.Duration `help:"Time between two readings of serve sensor." default:"1s"`
+	Standby  bool          `help:"Run serve logger as one of several: it writes when no other does, and takes over from one that falls silent."`
+	Instance string        `help:"Name of this logger among those that stand by on DIR." placeholder:"NAME"`
 	Seal     time.Duration `help:"How often serve resolver seals telemetry into the ledger." default:"10s"`
 	roomFlags
 }
@@ -23,6 +25,9 @@ type serveCmd struct {
 func (c *serveCmd) Run(a *app) error {
 	if c.Service == "broker" && c.NATS != "" {
 		return usageError("serve broker starts the embedded broker; --nats is for the other services")
+	}
+	if c.Standby && c.Service != "logger" || c.Instance != "" && !c.Standby {
+		return usageError("--standby is for serve logger, and --instance goes with it")
 	}
 	if c.Sensor <= 0 || c.Seal <= 0 {
 		return usageError("--sensor and --seal must be positive")
@@ -34,7 +39,7 @@ func (c *serveCmd) Run(a *app) error {
 		Service: c.Service, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
 		UpConfig: node.UpConfig{
 			Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
-			LowWater: c.lowWater(), MaxStore: c.maxStore(),
+			LowWater: c.lowWater(), MaxStore: c.maxStore(), Standby: c.Standby, Instance: c.Instance,
 		},
 	})
 	if err != nil {

@@ -88,6 +88,9 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 			if l.Warning != "" {
 				fmt.Fprintf(w, "             warning: %s\n", visible(l.Warning))
 			}
+			if l.LeaseAge != nil {
+				fmt.Fprintf(w, "             %s, instance %q, the lease is %.1f s old\n", l.Role, l.Instance, *l.LeaseAge)
+			}
 			for _, code := range slices.Sorted(maps.Keys(l.Rejected)) {
 				fmt.Fprintf(w, "             rejected %d: %s\n", l.Rejected[code], code)
 			}

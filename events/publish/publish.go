@@ -25,10 +25,12 @@ var ErrRefused = errors.New("event refused")
 // MaxMessage is the largest intake message in bytes, one event or a batch.
 const MaxMessage = 2 << 20
 
+// A logger that stands by takes over within seven seconds: what was asked of the
+// one before it is asked again soon after.
 const (
-	attemptTimeout = 5 * time.Second
+	attemptTimeout = 3 * time.Second
 	firstPause     = 100 * time.Millisecond
-	longPause      = 5 * time.Second
+	longPause      = 2 * time.Second
 )
 
 // Receipt says where the ledger holds an event, durably.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,25 +19,68 @@ var ErrLocked = errors.New("locked by another process")
 // WriteFile replaces path by data with the given mode: after a crash the file
 // has the old bytes or the new ones, never a part. Parent directories must exist.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	p, err := Prepare(path, data, mode)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails once the rename has happened
-	if err := fill(f, data, mode); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	return p.Commit()
+}
+
+// Pending is a file that is written and synced beside the one that it will
+// replace.
+type Pending struct{ path, temp string }
+
+// Prepare is the first half of WriteFile. Commit or Discard must follow.
+func Prepare(path string, data []byte, mode fs.FileMode) (*Pending, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), pendingPrefix(path)+"*")
+	if err != nil {
+		return nil, err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	p := &Pending{path, f.Name()}
+	if err := fill(f, data, mode); err != nil {
+		p.Discard()
+		return nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// Commit puts the file in its place: fs.ErrNotExist after a RemovePending.
+func (p *Pending) Commit() error {
+	if err := os.Rename(p.temp, p.path); err != nil {
+		p.Discard()
 		return err
+	}
+	return SyncDir(filepath.Dir(p.path))
+}
+
+// Discard gives the file up.
+func (p *Pending) Discard() { _ = os.Remove(p.temp) }
+
+// RemovePending removes what was prepared for path and is not in its place
+// yet, by whichever process, so that it never will be.
+func RemovePending(path string) error {
+	dir := filepath.Dir(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), pendingPrefix(path)) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return SyncDir(dir)
 }
 
+func pendingPrefix(path string) string { return "." + filepath.Base(path) + "." }
+
 // CreateFile is WriteFile for a file that must not exist yet: fs.ErrExist if it does.
 func CreateFile(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	f, err := os.CreateTemp(dir, pendingPrefix(path)+"*")
 	if err != nil {
 		return err
 	}
@@ -77,6 +121,12 @@ type Lock struct{ f *os.File }
 // It does not wait: ErrLocked if it is held.
 func TryLock(path string) (*Lock, error) {
 	return lock(path, unix.LOCK_EX|unix.LOCK_NB)
+}
+
+// TryShared takes the lock so that others may share it, and none may hold it
+// alone. It does not wait: ErrLocked if somebody does.
+func TryShared(path string) (*Lock, error) {
+	return lock(path, unix.LOCK_SH|unix.LOCK_NB)
 }
 
 // WaitLock is TryLock that waits for the holder.

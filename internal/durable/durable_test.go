@@ -58,3 +58,48 @@ func TestTryLockExcludes(t *testing.T) {
 	}
 	l.Unlock()
 }
+
+func TestRemovePendingKeepsAWriteFromItsPlace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Prepare(path, []byte("new"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := RemovePending(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Commit(); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("commit: %v", err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "old" {
+		t.Fatalf("file holds %q", got)
+	}
+}
+
+func TestSharedLockKeepsOutWhoWantsItAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	a, err := TryShared(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := TryShared(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Unlock()
+	if _, err := TryLock(path); !errors.Is(err, ErrLocked) {
+		t.Fatalf("alone beside one that shares: %v", err)
+	}
+	b.Unlock()
+	l, err := TryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Unlock()
+	if _, err := TryShared(path); !errors.Is(err, ErrLocked) {
+		t.Fatalf("shared beside one alone: %v", err)
+	}
+}

@@ -78,11 +78,20 @@ func (w *writer) readClock() {
 	}
 }
 
-// tick records after ten idle seconds that time went on.
+// tick records after ten idle seconds that time went on; with standbys, after
+// so few that none of them takes over.
 func (w *writer) tick() {
-	if w.idle >= idleTick {
-		w.own(&events.ClockTicked{Context: ownContext(), BootID: w.l.cfg.Clock.BootID(), MonotonicDeltaNS: int64(w.idle)})
+	idle := idleTick
+	if w.l.cfg.standby {
+		idle = leaseTick
 	}
+	if w.idle >= idle {
+		w.ticked()
+	}
+}
+
+func (w *writer) ticked() {
+	w.own(&events.ClockTicked{Context: ownContext(), BootID: w.l.cfg.Clock.BootID(), MonotonicDeltaNS: int64(w.idle)})
 }
 
 // compareClock records that the clock stands before the ledger's end: time went

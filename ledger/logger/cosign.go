@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"assay/internal/durable"
 	"assay/ledger"
 	"assay/ledger/witness"
 )
@@ -441,9 +440,9 @@ func (c *cosigner) store(t *signed) error {
 		return nil
 	case !ok:
 		c.cosigned = t.cp.Size
-		return durable.WriteFile(c.l.files.Cosigned(), raw, 0o644)
+		return c.l.store(c.l.files.Cosigned(), raw)
 	}
-	if err := durable.WriteFile(c.l.files.Witnessed(), raw, 0o644); err != nil {
+	if err := c.l.store(c.l.files.Witnessed(), raw); err != nil {
 		return err
 	}
 	t.met = true

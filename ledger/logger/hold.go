@@ -47,6 +47,8 @@ func (w *writer) hold(b *batch, err error) {
 	switch {
 	case w.held:
 		return
+	case w.l.lapsed():
+		return // another logger may answer: see fence
 	case w.room == roomForNone || errors.Is(err, stream.ErrFull):
 		why = unavailable("the ledger's disk is full; publish the same event again")
 	case w.l.cfg.Clock.Monotonic()-w.sent < patience:

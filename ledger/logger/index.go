@@ -190,6 +190,32 @@ func (x *index) putSigned(p position, tree *ledger.Tree, onFile uint64) error {
 	return nil
 }
 
+// keepFollowed is how many positions a standby keeps: more seconds than a
+// checkpoint can be behind the records.
+const keepFollowed = 16
+
+// putFollowed stores a frontier that a takeover may start from. The oldest
+// stays too, which is at or below the last checkpoint that was matched.
+func (x *index) putFollowed(p position, tree *ledger.Tree) error {
+	var stored []uint64
+	err := x.db.Scan([]byte{'f'}, nil, func(k, _ []byte) error {
+		stored = append(stored, binary.BigEndian.Uint64(k[1:]))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b := x.db.NewBatch()
+	defer b.Close()
+	for i := 1; i < len(stored)-keepFollowed; i++ {
+		if !ledger.KeepCheckpoint(stored[i], stored[i+1]) {
+			b.Delete(frontierKey(stored[i]))
+		}
+	}
+	b.Put(frontierKey(tree.Size()), encodeHead(p, tree))
+	return b.Commit(true)
+}
+
 // frontierUpTo is the largest stored frontier of at most size leaves.
 func (x *index) frontierUpTo(size uint64) (p position, tree *ledger.Tree, err error) {
 	tree = &ledger.Tree{}

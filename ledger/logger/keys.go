@@ -23,16 +23,23 @@ import (
 //	key            note signing key (0600)
 //	key.pub        note verifier key, for verify and for pinning
 //	hmac.key       key of the HMAC that names rejected bytes (0600)
-//	index/         (principal, id) → seq, and the Merkle frontier
+//	index/         (principal, id) → seq, and the Merkle frontier; index-NAME/
+//	               for an instance NAME that stands by or took over
 //	checkpoint/    latest, and one checkpoint for each power of two and each
 //	               4096 records, named by size; witnessed, the newest that
 //	               met the witness policy; cosigned, a newer one that did not
-//	lock           held by the running logger
+//	lock           held by the running logger, shared by those with standbys
 type Files string
 
 func (f Files) path(name string) string { return filepath.Join(string(f), name) }
 func (f Files) lock() string            { return f.path("lock") }
-func (f Files) index() string           { return f.path("index") }
+
+func (f Files) index(instance string) string {
+	if instance == "" {
+		return f.path("index")
+	}
+	return f.path("index-" + instance)
+}
 
 // PublicKey is the file of the verifier key.
 func (f Files) PublicKey() string { return f.path("key.pub") }
@@ -136,18 +143,70 @@ const latest = "latest"
 // saveCheckpoint stores a signed checkpoint, keeping the one before it if
 // ledger.KeepCheckpoint says so. The directory must exist: a missing one is an
 // operator's mistake that must not heal itself into a ledger without history.
-func (f Files) saveCheckpoint(cp ledger.Checkpoint, raw []byte, before ledger.Checkpoint) error {
-	dir := f.Checkpoints()
-	if before.Size > 0 && ledger.KeepCheckpoint(before.Size, cp.Size) {
-		old, err := os.ReadFile(filepath.Join(dir, latest))
-		if err == nil {
-			err = durable.WriteFile(filepath.Join(dir, strconv.FormatUint(before.Size, 10)), old, 0o644)
+//
+// A logger that was stopped (SIGSTOP, a suspended machine) may wake at any line
+// of this, long after another took over and signed larger sizes in the same
+// directory, and must not put its own back in their place:
+//
+//   - Before the temporary file is there: the lease is looked at after that,
+//     has ended, and the file is given up.
+//   - Between that look and the rename: the one that took over has removed the
+//     temporary file (removeUnsaved), after its first append and before its
+//     first checkpoint, and the rename fails. A rename before that removal is
+//     one before every checkpoint of the other, and its size is smaller: it
+//     covers records that the other read before it took over.
+//   - After the rename: as if it had not been stopped.
+//
+// A lock around all this would be held by the stopped process for as long as
+// it sleeps, and keep the other from signing.
+func (l *Logger) saveCheckpoint(cp ledger.Checkpoint, raw []byte) error {
+	latest := filepath.Join(l.files.Checkpoints(), latest)
+	old, err := os.ReadFile(latest)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil {
+		before, err := ledger.OpenCheckpoint(old, l.keys.verifier)
+		if err != nil {
+			return fmt.Errorf("%s: %w", latest, err)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		if before.Size > cp.Size {
+			return fmt.Errorf("%w: the checkpoint on file signs %d records", ErrFenced, before.Size)
+		}
+		if before.Size > 0 && ledger.KeepCheckpoint(before.Size, cp.Size) {
+			kept := filepath.Join(l.files.Checkpoints(), strconv.FormatUint(before.Size, 10))
+			if err := durable.WriteFile(kept, old, 0o644); err != nil {
+				return err
+			}
 		}
 	}
-	return durable.WriteFile(filepath.Join(dir, latest), raw, 0o644)
+	return l.store(latest, raw)
+}
+
+// store puts a file in its place unless the lease has ended.
+func (l *Logger) store(path string, raw []byte) error {
+	p, err := durable.Prepare(path, raw, 0o644)
+	if err != nil {
+		return err
+	}
+	if !l.maySign() {
+		p.Discard()
+		return fmt.Errorf("%w: the lease ended", errNotSaved)
+	}
+	return p.Commit()
+}
+
+// errNotSaved means that a checkpoint was not stored, and need not be.
+var errNotSaved = errors.New("checkpoint given up")
+
+// removeUnsaved removes what another logger was about to store; see
+// saveCheckpoint.
+func (f Files) removeUnsaved() error {
+	var errs []error
+	for _, path := range []string{f.Latest(), f.Witnessed(), f.Cosigned()} {
+		errs = append(errs, durable.RemovePending(path))
+	}
+	return errors.Join(errs...)
 }
 
 // ReadCheckpoints reads every checkpoint on file, the largest first, without

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -54,9 +55,10 @@ var (
 	// indexed: records are lost or an older copy was put in place.
 	ErrBehind = errors.New("the stream ends before what this logger has confirmed")
 	// ErrFork means that the stream's records are not those that were signed
-	// or indexed.
+	// or indexed: somebody changed them behind the broker's back.
 	ErrFork = errors.New("the stream's records are not those that this logger confirmed")
-	// ErrFenced means that another logger appends to the same stream.
+	// ErrFenced means that another logger appends to the same stream: what it
+	// wrote is linked to the same predecessor as what this one would write.
 	ErrFenced = errors.New("another logger writes to this stream")
 )
 
@@ -96,6 +98,11 @@ type Config struct {
 	// Software names this build in ledger.opened and logger.started.
 	Software string
 	Log      zerolog.Logger
+	// Instance tells the loggers of one directory apart; each has an index of
+	// its own. "" is the usual one.
+	Instance string
+
+	standby bool // opened by OpenStandby
 }
 
 const (
@@ -128,13 +135,17 @@ type Logger struct {
 	w writer // only Run's goroutine
 
 	signing sync.Mutex // one signature at a time
-	warning string     // what the start found and the operator should know
+	matched uint64     // size of the largest checkpoint that recover matched
+	// leased is when the lease began, by the monotonic clock.
+	leased atomic.Int64
 
-	mu     sync.Mutex // guards what follows
-	snap   snapshot
-	signed ledger.Checkpoint
-	state  State
-	detail string
+	mu      sync.Mutex // guards what follows
+	role    string
+	warning string // what the start found and the operator should know
+	snap    snapshot
+	signed  ledger.Checkpoint
+	state   State
+	detail  string
 }
 
 // State is what the logger is doing about its intake.
@@ -148,6 +159,8 @@ const (
 	LowDisk   State = "low_disk"
 	ForeignIn State = "foreign_record" // waits for the operator's acknowledgement
 	Stopped   State = "stopped"
+	// StandingBy is the only state in which the logger takes nothing by design.
+	StandingBy State = "standby"
 )
 
 // snapshot is the confirmed and indexed end of the ledger.
@@ -174,6 +187,11 @@ type Status struct {
 	CheckpointSize uint64            `json:"checkpoint_size"`
 	Waiting        int               `json:"waiting"`
 	Rejected       map[string]uint64 `json:"rejected"` // by code, since the start
+	Role           string            `json:"role"`     // active, standby or fenced
+	Instance       string            `json:"instance,omitzero"`
+	// LeaseAge is the time in seconds since the active logger's lease began, or
+	// since a standby last heard of it. Nil where no standby is configured.
+	LeaseAge *float64 `json:"lease_age,omitzero"`
 	// Warning is what the operator should look into; it stops nothing.
 	Warning    string      `json:"warning,omitzero"`
 	Witnessing *Witnessing `json:"witnessing,omitzero"`
@@ -183,16 +201,21 @@ type Status struct {
 // and appends logger.started. It refuses a ledger that does not hold what was
 // signed: ErrNotInitialised, ErrNoCheckpoint, ErrBehind, ErrFork, or
 // ledger.ErrCorrupt, each with the position. ctx bounds the start-up.
-func Open(ctx context.Context, cfg Config) (*Logger, error) {
+func Open(ctx context.Context, cfg Config) (*Logger, error) { return open(ctx, cfg) }
+
+func open(ctx context.Context, cfg Config) (*Logger, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = SystemClock()
 	}
 	if cfg.LowWater == 0 {
 		cfg.LowWater = 256 << 20
 	}
-	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting}
+	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting, role: RoleActive}
+	if cfg.standby {
+		l.role = RoleStandby
+	}
 	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall}
-	lock, err := durable.TryLock(l.files.lock())
+	lock, err := l.lockDir()
 	if err != nil {
 		return nil, fmt.Errorf("logger directory %s: %w", cfg.Dir, err)
 	}
@@ -209,11 +232,15 @@ func (l *Logger) open(ctx context.Context) error {
 	if l.keys, err = LoadKeys(l.files); err != nil {
 		return err
 	}
-	if l.index, err = openIndex(l.files.index(), l.cfg.Log); err != nil {
+	if l.index, err = openIndex(l.files.index(l.cfg.Instance), l.cfg.Log); err != nil {
 		return err
 	}
 	l.cosign = newCosigner(l)
 	l.w.init(l)
+	if l.cfg.standby {
+		l.renew(l.cfg.Clock.Monotonic())
+		return l.recover(ctx)
+	}
 	for try := 1; ; try++ {
 		if err := l.recover(ctx); err != nil {
 			return err
@@ -248,13 +275,20 @@ func (l *Logger) announce(ctx context.Context) error {
 	l.w.ownQueue = nil
 	l.w.compareClock()
 	b := l.w.build()
-	if err := l.w.settle(ctx, b, l.cfg.Stream.Append(ctx, b.first, b.msgs)); err != nil {
+	if err := l.w.settle(ctx, b, <-l.w.send(ctx, b)); err != nil {
 		l.w.drop(b)
 		return fmt.Errorf("append logger.started: %w", err)
 	}
 	if err := l.w.finish(b); err != nil {
 		return err
 	}
+	// From here on this is the active logger; see saveCheckpoint.
+	if err := l.files.removeUnsaved(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.role = RoleActive
+	l.mu.Unlock()
 	return l.sign()
 }
 
@@ -316,6 +350,11 @@ func (l *Logger) Status() Status {
 	}
 	if l.snap.tree != nil {
 		s.Size, s.Root = l.snap.tree.Size(), l.snap.tree.Root().String()
+	}
+	s.Role, s.Instance = l.role, l.cfg.Instance
+	if l.cfg.standby {
+		age := l.leaseAge().Seconds()
+		s.LeaseAge = &age
 	}
 	if !l.snap.head.time.IsZero() {
 		s.LedgerTime = ledger.FormatTime(l.snap.head.time)

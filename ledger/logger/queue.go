@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -110,7 +111,7 @@ type item struct {
 // answer settles item i and, when it was the last one, sends the reply.
 func (r *request) answer(i int, body []byte) {
 	r.answers[i] = body
-	if r.left--; r.left > 0 || r.reply == nil {
+	if r.left--; r.left > 0 || r.reply == nil || r.source.l.queues.muted.Load() {
 		return
 	}
 	if !r.array {
@@ -191,7 +192,8 @@ type queues struct {
 	rejected map[schema.Code]uint64
 	counted  map[countKey]count // refused without a record of their own
 	stopped  bool
-	closed   *refusal // what everything is answered while an append is undecided for long
+	closed   *refusal    // what everything is answered while an append is undecided for long
+	muted    atomic.Bool // another logger answers
 }
 
 // AddSource opens the intake of a principal.
@@ -326,6 +328,14 @@ func (s *Source) check(raw []byte) item {
 		it.hash = sha256.Sum256(raw)
 	}
 	return it
+}
+
+// mute takes nothing more and answers nobody.
+func (q *queues) mute() {
+	q.muted.Store(true)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stopped = true
 }
 
 // add queues the request, or answers that there is no room.

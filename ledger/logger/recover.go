@@ -21,11 +21,13 @@ import (
 //	index ≤ stream, else ErrBehind; its head must come out, else ErrFork
 //	what follows the index is chained records of this log, or foreign
 func (l *Logger) recover(ctx context.Context) error {
-	head, err := l.cfg.Stream.Head(ctx)
+	// The checkpoints first: another logger may sign while this one looks on,
+	// and what it signed before the stream's end was read is in the stream.
+	cps, err := LoadCheckpoints(l.files, l.keys.verifier)
 	if err != nil {
 		return err
 	}
-	cps, err := LoadCheckpoints(l.files, l.keys.verifier)
+	head, err := l.cfg.Stream.Head(ctx)
 	if err != nil {
 		return err
 	}
@@ -36,7 +38,13 @@ func (l *Logger) recover(ctx context.Context) error {
 	if err := checkStart(head.First, head.Last, head.Deleted, cps, indexed); err != nil {
 		return err
 	}
+	l.mu.Lock()
 	l.signed = cps[0]
+	l.mu.Unlock()
+	from := uint64(indexed.seq)
+	if cps[0].Size > l.matched {
+		from = min(from, cps[0].Size)
+	}
 	c := catchUp{l: l, signed: cps[0].Size, checkpoints: map[uint64]ledger.Hash{}, indexed: indexed, indexedRoot: indexedTree.Root()}
 	c.batch = l.index.db.NewBatch()
 	defer func() { _ = c.batch.Close() }()
@@ -49,13 +57,17 @@ func (l *Logger) recover(ctx context.Context) error {
 	if err := l.missesCheckpoint(cps[0].Size); err != nil {
 		return err
 	}
-	if err := c.begin(ctx, min(cps[0].Size, uint64(indexed.seq))); err != nil {
+	if err := c.begin(ctx, from); err != nil {
 		return err
 	}
 	if err := l.cfg.Stream.Read(ctx, c.pos.seq+1, head.Last, c.add); err != nil {
 		return err
 	}
-	return c.end(head.Last)
+	if err := c.end(head.Last); err != nil {
+		return err
+	}
+	l.matched = cps[0].Size
+	return nil
 }
 
 // missesCheckpoint says in log and status that the newest checkpoint on file is
@@ -66,6 +78,8 @@ func (l *Logger) missesCheckpoint(newest uint64) error {
 	if err != nil || stored <= newest {
 		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.warning = fmt.Sprintf("the newest checkpoint on file signs %d records, but one of %d was stored: the directory was put back to an older state", newest, stored)
 	l.cfg.Log.Error().Uint64("on_file", newest).Uint64("stored", stored).Msg("the newest checkpoint is gone")
 	return nil

@@ -28,11 +28,15 @@ func (w *writer) settle(ctx context.Context, b *batch, err error) error {
 	first, msgs := b.first, b.msgs
 	undecided := false
 	defer w.release()
+	acked := err == nil // by the broker, just now: it is no older than b.sent
 	for {
 		switch {
 		case err == nil:
 			if undecided {
 				w.rest()
+			}
+			if acked {
+				w.l.renew(b.sent)
 			}
 			return nil
 		case errors.Is(err, stream.ErrWrongSequence):
@@ -67,7 +71,9 @@ func (w *writer) settle(ctx context.Context, b *batch, err error) error {
 			}
 			pause = min(2*pause, longPause)
 		}
+		b.sent = w.l.cfg.Clock.Monotonic()
 		err = w.l.cfg.Stream.Append(context.WithoutCancel(ctx), first, msgs)
+		acked = err == nil
 	}
 }
 

@@ -21,7 +21,7 @@ func (l *Logger) sign() error {
 	l.mu.Lock()
 	snap, before := l.snap, l.signed
 	l.mu.Unlock()
-	if snap.foreign || snap.tree == nil || snap.tree.Size() == before.Size {
+	if snap.foreign || snap.tree == nil || snap.tree.Size() == before.Size || !l.maySign() {
 		return nil
 	}
 	if err := l.index.putSigned(snap.head, snap.tree, before.Size); err != nil {
@@ -32,7 +32,10 @@ func (l *Logger) sign() error {
 	if err != nil {
 		return err
 	}
-	if err := l.files.saveCheckpoint(cp, raw, before); err != nil {
+	switch err := l.saveCheckpoint(cp, raw); {
+	case errors.Is(err, errNotSaved):
+		return nil
+	case err != nil:
 		return fmt.Errorf("store checkpoint of size %d: %w", cp.Size, err)
 	}
 	if err := l.index.putStored(cp.Size); err != nil {
@@ -53,7 +56,7 @@ func Genesis(ctx context.Context, cfg Config, recoveryKeySHA256 string) error {
 	if cfg.Clock == nil {
 		cfg.Clock = SystemClock()
 	}
-	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting}
+	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting, role: RoleActive}
 	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall}
 	lock, err := durable.TryLock(l.files.lock())
 	if err != nil {
@@ -67,7 +70,7 @@ func (l *Logger) genesis(ctx context.Context, recoveryKeySHA256 string) (err err
 	if l.keys, err = LoadKeys(l.files); err != nil {
 		return err
 	}
-	if l.index, err = openIndex(l.files.index(), l.cfg.Log); err != nil {
+	if l.index, err = openIndex(l.files.index(""), l.cfg.Log); err != nil {
 		return err
 	}
 	l.w.init(l)

@@ -82,6 +82,7 @@ type batch struct {
 	msgs    []stream.Message
 	records []*written
 	bytes   int
+	sent    time.Duration // when it was last sent, by the monotonic clock
 	// arenas hold the bodies; the last one is being filled.
 	arenas [][]byte
 }
@@ -143,6 +144,9 @@ func (w *writer) loop(ctx context.Context) (err error) {
 			next, err = nil, nil
 			w.tip = w.head
 		}
+		if errors.Is(err, ErrFenced) {
+			w.l.fence() // before anything is answered
+		}
 		if err != nil {
 			return err
 		}
@@ -174,6 +178,7 @@ func (w *writer) await(ctx context.Context, tick *time.Ticker) (*batch, error) {
 func (w *writer) send(ctx context.Context, b *batch) <-chan error {
 	done := make(chan error, 1)
 	w.sent = w.l.cfg.Clock.Monotonic()
+	b.sent = w.l.cfg.Clock.Monotonic()
 	go func() { done <- w.l.cfg.Stream.Append(context.WithoutCancel(ctx), b.first, b.msgs) }()
 	return done
 }
@@ -197,6 +202,15 @@ func (w *writer) build() *batch {
 	limit := w.l.cfg.Stream.MaxBatch()
 	if waiting := w.l.queues.waiting() + len(w.ownQueue); waiting < singlesBelow {
 		limit = 1
+	}
+	if !w.quiet() && w.started && w.l.lapsed() {
+		// Another may have taken over. A record of this logger's own tells,
+		// before anybody is answered.
+		if len(w.ownQueue) == 0 {
+			w.ticked()
+		}
+		w.buildOwn(b, 1)
+		return b
 	}
 	w.buildOwn(b, limit)
 	for taken := 0; taken < maxTaken && len(b.msgs) < limit && b.bytes < maxBatchBytes; taken++ {

@@ -32,14 +32,15 @@ type Logger struct {
 	done   chan struct{}
 	err    error
 
-	mu     sync.Mutex // guards what follows, which is made anew when the index failed
+	mu     sync.Mutex // guards what follows, which is made anew when the index failed or another logger wrote
 	ledger *logger.Logger
 	intake *logger.Intake
 	waits  string // for what the logger waits before it opens the ledger again
 }
 
-// StartLogger opens the ledger, starts the writer and then listens. local says
-// that the broker's store is on this host, so that its disk can be watched.
+// StartLogger opens the ledger, starts the writer and then listens; with
+// standbys it stands by first. local says that the broker's store is on this
+// host, so that its disk can be watched.
 func StartLogger(ctx context.Context, hub *Hub, local bool, cfg UpConfig) (*Logger, error) {
 	l := &Logger{hub: hub, cfg: cfg, done: make(chan struct{})}
 	if local {
@@ -58,15 +59,16 @@ func StartLogger(ctx context.Context, hub *Hub, local bool, cfg UpConfig) (*Logg
 		return nil, err
 	}
 	ctx, l.cancel = context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- l.ledger.Run(ctx) }()
+	listening := make(chan error, 1)
 	go func() {
 		defer close(l.done)
-		l.err = l.follow(ctx, <-ended)
+		l.err = l.run(ctx, listening)
 	}()
-	if err := l.listen(); err != nil {
-		l.cancel()
-		return nil, errors.Join(err, l.Wait())
+	if cfg.Standby {
+		return l, nil
+	}
+	if err := <-listening; err != nil {
+		return nil, l.Wait()
 	}
 	return l, nil
 }
@@ -89,8 +91,12 @@ func (l *Logger) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opened, err := logger.Open(ctx, logger.Config{
-		Dir: string(l.cfg.Dir.Logger()), Stream: l.stream, Witnesses: policy, Software: l.cfg.Software, Log: l.cfg.Log,
+	open := logger.Open
+	if l.cfg.Standby {
+		open = logger.OpenStandby
+	}
+	opened, err := open(ctx, logger.Config{
+		Dir: string(l.cfg.Dir.Logger()), Stream: l.stream, Witnesses: policy, Software: l.cfg.Software, Log: l.cfg.Log, Instance: l.cfg.Instance,
 		FreeBytes: l.room, LowWater: l.cfg.lowWater(),
 		Quarantine: func(who string, raw []byte) {
 			// Bounded and best effort: the record of the rejection is what counts.
@@ -106,6 +112,61 @@ func (l *Logger) open(ctx context.Context) error {
 	return nil
 }
 
+// run serves, and opens the ledger again when another logger fenced this one,
+// to stand by, and when a full disk failed the index, which then takes no more
+// writes: the stream says what the index missed. listening gets what the first
+// start of the intake said.
+func (l *Logger) run(ctx context.Context, listening chan<- error) error {
+	err := l.serve(ctx, listening)
+	for pause := firstReopen; ctx.Err() == nil; {
+		switch {
+		case l.cfg.Standby && errors.Is(err, logger.ErrFenced):
+			l.cfg.Log.Warn().Err(err).Msg("stand by again")
+		case errors.Is(err, kv.ErrFailed):
+			if l.awaitRoom(ctx, err, pause) != nil {
+				return nil
+			}
+			pause = min(2*pause, lastReopen)
+		default:
+			return err
+		}
+		began := time.Now()
+		_ = l.release() // it says again why the index failed
+		if err = l.open(ctx); err == nil {
+			err = l.serve(ctx, make(chan error, 1))
+		} else if fullDisk(err) {
+			err = fmt.Errorf("%w: %w", kv.ErrFailed, err)
+		}
+		if time.Since(began) > lastReopen {
+			pause = firstReopen
+		}
+	}
+	return err
+}
+
+// serve runs the opened logger until it stops. The intake stays: release ends it.
+func (l *Logger) serve(ctx context.Context, listening chan<- error) error {
+	if l.cfg.Standby {
+		if err := l.ledger.TakeOver(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- l.ledger.Run(running) }()
+	err := l.listen()
+	listening <- err
+	if err != nil {
+		cancel()
+		return errors.Join(err, <-ended)
+	}
+	return <-ended
+}
+
 func (l *Logger) listen() error {
 	file, err := principal.Load(principal.Dir(l.cfg.Dir).Principals())
 	if err != nil {
@@ -119,43 +180,19 @@ func (l *Logger) listen() error {
 	return err
 }
 
-// follow takes the result of the first run. When a full disk failed the
-// logger's index, which then takes no more writes, it opens the ledger again
-// once there is room: the stream says what the index missed.
-func (l *Logger) follow(ctx context.Context, err error) error {
-	for pause := firstReopen; ctx.Err() == nil && errors.Is(err, kv.ErrFailed); pause = min(2*pause, lastReopen) {
-		l.waitFor(fmt.Sprintf("%v; waits for room on the disk", err))
-		l.cfg.Log.Error().Err(err).Msg("the logger's index failed: open it again once there is room")
-		// Until then the intake answers that the ledger is unavailable.
-		if awaitRoom(ctx, l.room, l.cfg.lowWater(), pause) != nil {
-			return nil
-		}
-		began := time.Now()
-		if err = l.reopen(ctx); err == nil {
-			err = l.ledger.Run(ctx)
-		} else if fullDisk(err) {
-			err = fmt.Errorf("%w: %w", kv.ErrFailed, err)
-		}
-		if time.Since(began) > lastReopen {
-			pause = firstReopen
-		}
-	}
-	return err
-}
-
-func (l *Logger) waitFor(why string) {
+// awaitRoom waits until the disk has room for the index that failed.
+func (l *Logger) awaitRoom(ctx context.Context, why error, pause time.Duration) error {
+	l.cfg.Log.Error().Err(why).Msg("the logger's index failed: open it again once there is room")
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waits = why
-}
-
-// reopen closes what failed and opens and listens again.
-func (l *Logger) reopen(ctx context.Context) error {
-	_ = l.release() // it says again why the index failed
-	if err := l.open(ctx); err != nil {
-		return err
+	l.waits = fmt.Sprintf("%v; waits for room on the disk", why)
+	if l.cfg.Standby && l.intake != nil {
+		// Another logger takes over and answers. Without one, the intake answers
+		// meanwhile that the ledger is unavailable.
+		l.intake.Close()
+		l.intake = nil
 	}
-	return l.listen()
+	l.mu.Unlock()
+	return awaitRoom(ctx, l.room, l.cfg.lowWater(), pause)
 }
 
 // release ends the intake and closes the ledger.

@@ -17,7 +17,7 @@ type ServiceConfig struct {
 }
 
 // Service is one service in a process of its own. It answers on
-// DIR/run/<service>.sock; the projector, which holds the views, on
+// DIR/run/<service>.sock, or <service>-<instance>.sock; the projector, which holds the views, on
 // DIR/run/assay.sock.
 type Service struct {
 	name   string
@@ -42,8 +42,11 @@ func StartService(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 		return nil, explain(err)
 	}
 	path := cfg.Dir.service(cfg.Service)
-	if cfg.Service == "projector" {
+	switch {
+	case cfg.Service == "projector":
 		path = cfg.Dir.Socket()
+	case cfg.Instance != "":
+		path = cfg.Dir.service(cfg.Service + "-" + cfg.Instance)
 	}
 	if s.socket, err = ListenSocket(path, s.mux()); err != nil {
 		cancel()

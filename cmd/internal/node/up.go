@@ -26,6 +26,11 @@ type UpConfig struct {
 	// MaxStore is how many bytes the broker's streams may hold; 0 leaves it to
 	// the disk.
 	MaxStore int64
+	// Standby runs a logger as one of several: it writes when no other does.
+	// Instance names it among those of one directory. Both are for a logger that
+	// is served alone.
+	Standby  bool
+	Instance string
 	// Watch are pids whose memory and life the host sensor reads from the start.
 	Watch []int
 	// Sensor and Seal are the host sensor's interval and the longest time for
