@@ -120,11 +120,11 @@ func readBare(ctx context.Context, _ string, s *stream.Stream, js jetstream.JetS
 // readVerify audits the ledger as `assay verify` does.
 func readVerify(ctx context.Context, dir string, s *stream.Stream, _ jetstream.JetStream) (int, error) {
 	files := logger.Files(filepath.Join(dir, "logger"))
-	vkey, v, err := logger.LoadVerifier(files)
+	vkey, _, err := logger.LoadVerifier(files)
 	if err != nil {
 		return 0, err
 	}
-	checkpoints, err := logger.LoadCheckpoints(files, v)
+	checkpoints, err := logger.LoadCheckpoints(files)
 	if err != nil {
 		return 0, err
 	}

@@ -74,6 +74,7 @@ type cli struct {
 	Replay    replayCmd    `cmd:"" help:"Rebuild every view from record 1 and compare the digest."`
 	Snapshot  snapshotCmd  `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`
 	Score     scoreCmd     `cmd:"" help:"Compute the metrics, with their denominators."`
+	Key       keyCmd       `cmd:"" help:"List and change the key that signs the ledger."`
 	Foreign   foreignCmd   `cmd:"" help:"Deal with messages that the logger did not write."`
 	Witness   witnessCmd   `cmd:"" help:"Cosign the checkpoints of logs, as long as each extends the one before it."`
 	Demo      demoCmd      `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`

@@ -112,7 +112,7 @@ func newCosigner(l *Logger) *cosigner {
 	// For the status alone: what is signed from now on is no smaller, since a
 	// logger starts on nothing less than what it signed.
 	if raw, err := os.ReadFile(l.files.Witnessed()); err == nil {
-		if cp, err := ledger.OpenCheckpoint(raw, l.keys.verifier); err == nil {
+		if cp, err := l.keys.ring.OpenCheckpoint(raw); err == nil {
 			c.witnessed = cp.Size
 		}
 	}

@@ -335,7 +335,7 @@ func TestWitnessedIsOneOfTheCheckpoints(t *testing.T) {
 	if err != nil || len(n.UnverifiedSigs) != 1 {
 		t.Fatalf("%v %v", n, err)
 	}
-	cps, err := logger.LoadCheckpoints(h.files(), v)
+	cps, err := logger.LoadCheckpoints(h.files())
 	if err != nil || len(cps) < 2 || cps[0] != cps[1] {
 		t.Fatalf("%v %v", cps, err)
 	}

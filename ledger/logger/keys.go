@@ -21,7 +21,9 @@ import (
 // Files is the logger's directory:
 //
 //	key            note signing key (0600)
-//	key.pub        note verifier key, for verify and for pinning
+//	key.pub        note verifier key in force, for verify and for pinning
+//	keyring        every verifier key, once there was more than one
+//	key.next       a key that waits to replace key, with the rotation (0600)
 //	hmac.key       key of the HMAC that names rejected bytes (0600)
 //	index/         (principal, id) → seq, and the Merkle frontier; index-NAME/
 //	               for an instance NAME that stands by or took over
@@ -49,14 +51,18 @@ func (f Files) Checkpoints() string { return f.path("checkpoint") }
 
 // Keys are the logger's secrets and their public half.
 type Keys struct {
-	signer   note.Signer
-	verifier note.Verifier
-	vkey     string
-	hmac     []byte
+	signer note.Signer // nil only before a recovery
+	ring   Keyring
+	next   *nextKey // a rotation that waits, or was interrupted
+	hmac   []byte
+
+	unsaved bool // ring says more than its file
 }
 
-// Verifier is the note verifier key string.
-func (k *Keys) Verifier() string { return k.vkey }
+// Verifier is the note verifier key string of the key in force.
+func (k *Keys) Verifier() string { return k.ring.inForce().Verifier }
+
+func (k *Keys) origin() string { return k.ring.inForce().verifier.Name() }
 
 const hmacKeySize = 32
 
@@ -70,7 +76,7 @@ func CreateKeys(f Files, origin string) (*Keys, error) {
 	}
 	if _, err := os.Stat(f.path("key")); errors.Is(err, fs.ErrNotExist) {
 		if signed, err := os.ReadDir(f.Checkpoints()); err != nil || len(signed) > 0 {
-			return nil, errors.Join(err, fmt.Errorf("%s is gone, but %s holds what it signed: restore it", f.path("key"), f.Checkpoints()))
+			return nil, errors.Join(err, fmt.Errorf("%s is gone, but %s holds what it signed: restore it, or `assay key recover`", f.path("key"), f.Checkpoints()))
 		}
 		skey, vkey, err := note.GenerateKey(rand.Reader, origin)
 		if err != nil {
@@ -94,24 +100,36 @@ func CreateKeys(f Files, origin string) (*Keys, error) {
 	return LoadKeys(f)
 }
 
-// LoadKeys reads the keys; ErrNotInitialised when there are none.
+// LoadKeys reads the keys; ErrNotInitialised when there are none. The private
+// key is absent only where a recovery waits to replace it, and not the one in
+// force only where a rotation was interrupted.
 func LoadKeys(f Files) (*Keys, error) {
-	skey, err := os.ReadFile(f.path("key"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", f, ErrNotInitialised)
-	}
-	if err != nil {
-		return nil, err
-	}
 	k := &Keys{}
-	if k.signer, err = note.NewSigner(strings.TrimSpace(string(skey))); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.path("key"), err)
-	}
-	if k.vkey, k.verifier, err = LoadVerifier(f); err != nil {
+	var err error
+	if k.next, err = loadNext(f); err != nil {
 		return nil, err
 	}
-	if k.verifier.Name() != k.signer.Name() || k.verifier.KeyHash() != k.signer.KeyHash() {
-		return nil, fmt.Errorf("%s does not belong to %s", f.PublicKey(), f.path("key"))
+	skey, err := os.ReadFile(f.path("key"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && k.next == nil:
+		return nil, fmt.Errorf("%s: %w (if it was lost: `assay key recover`)", f, ErrNotInitialised)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	case err == nil:
+		if k.signer, err = note.NewSigner(strings.TrimSpace(string(skey))); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.path("key"), err)
+		}
+	}
+	if _, _, err = LoadVerifier(f); err != nil {
+		return nil, err
+	}
+	if k.ring, err = LoadKeyring(f); err != nil {
+		return nil, err
+	}
+	if k.next == nil {
+		if err := k.inForce(f); err != nil {
+			return nil, err
+		}
 	}
 	if k.hmac, err = os.ReadFile(f.path("hmac.key")); err != nil {
 		return nil, err
@@ -166,7 +184,7 @@ func (l *Logger) saveCheckpoint(cp ledger.Checkpoint, raw []byte) error {
 		return err
 	}
 	if err == nil {
-		before, err := ledger.OpenCheckpoint(old, l.keys.verifier)
+		before, err := l.keys.ring.OpenCheckpoint(old)
 		if err != nil {
 			return fmt.Errorf("%s: %w", latest, err)
 		}
@@ -246,35 +264,4 @@ func ReadCheckpoints(f Files) ([]ledger.SignedCheckpoint, error) {
 func isCheckpointName(name string) bool {
 	_, err := strconv.ParseUint(name, 10, 64)
 	return err == nil || name == latest || name == witnessed || name == cosigned
-}
-
-// LoadCheckpoints opens every checkpoint on file with key, the largest first.
-// Without any, the result is empty; an unreadable one is an error beside the
-// others. A missing directory is ErrNoCheckpoint and fs.ErrNotExist.
-func LoadCheckpoints(f Files, key note.Verifier) ([]ledger.Checkpoint, error) {
-	entries, err := os.ReadDir(f.Checkpoints())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %w", ErrNoCheckpoint, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var out []ledger.Checkpoint
-	var broken error
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue // a temporary file of an interrupted write
-		}
-		raw, err := os.ReadFile(filepath.Join(f.Checkpoints(), e.Name()))
-		if err == nil {
-			var cp ledger.Checkpoint
-			if cp, err = ledger.OpenCheckpoint(raw, key); err == nil {
-				out = append(out, cp)
-				continue
-			}
-		}
-		broken = errors.Join(broken, fmt.Errorf("%s: %w", filepath.Join(f.Checkpoints(), e.Name()), err))
-	}
-	slices.SortFunc(out, func(a, b ledger.Checkpoint) int { return cmp.Compare(b.Size, a.Size) })
-	return out, broken
 }

@@ -136,6 +136,8 @@ type Logger struct {
 
 	signing sync.Mutex // one signature at a time
 	matched uint64     // size of the largest checkpoint that recover matched
+	// recoveryHash is what record 1 commits to: SHA-256 of the recovery key.
+	recoveryHash string
 	// leased is when the lease began, by the monotonic clock.
 	leased atomic.Int64
 
@@ -270,7 +272,7 @@ const announceTries = 3
 // disk for room; then it goes before whatever is taken.
 func (l *Logger) announce(ctx context.Context) error {
 	if l.w.checkRoom(); l.w.quiet() {
-		return nil
+		return l.swapKey()
 	}
 	l.w.ownQueue = nil
 	l.w.compareClock()
@@ -280,6 +282,9 @@ func (l *Logger) announce(ctx context.Context) error {
 		return fmt.Errorf("append logger.started: %w", err)
 	}
 	if err := l.w.finish(b); err != nil {
+		return err
+	}
+	if err := l.rotate(ctx); err != nil {
 		return err
 	}
 	// From here on this is the active logger; see saveCheckpoint.

@@ -114,11 +114,11 @@ func (e *env) bodies() [][]byte {
 func (e *env) audit() ledger.Report {
 	e.t.Helper()
 	f := logger.Files(e.cfg.Dir)
-	vkey, v, err := logger.LoadVerifier(f)
+	vkey, _, err := logger.LoadVerifier(f)
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	cps, err := logger.LoadCheckpoints(f, v)
+	cps, err := logger.LoadCheckpoints(f)
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -576,11 +576,11 @@ func ackOf(t tb, seq ledger.Seq, sha string) []byte {
 // audit holds the stream against the checkpoints on file.
 func (h *house) audit() ledger.Report {
 	h.t.Helper()
-	vkey, v, err := logger.LoadVerifier(h.files())
+	vkey, _, err := logger.LoadVerifier(h.files())
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	cps, err := logger.LoadCheckpoints(h.files(), v)
+	cps, err := logger.LoadCheckpoints(h.files())
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package logger
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -23,7 +24,7 @@ import (
 func (l *Logger) recover(ctx context.Context) error {
 	// The checkpoints first: another logger may sign while this one looks on,
 	// and what it signed before the stream's end was read is in the stream.
-	cps, err := LoadCheckpoints(l.files, l.keys.verifier)
+	cps, err := LoadCheckpoints(l.files)
 	if err != nil {
 		return err
 	}
@@ -38,6 +39,11 @@ func (l *Logger) recover(ctx context.Context) error {
 	if err := checkStart(head.First, head.Last, head.Deleted, cps, indexed); err != nil {
 		return err
 	}
+	opening, err := l.cfg.Stream.Get(ctx, 1)
+	if err != nil {
+		return err
+	}
+	l.recoveryHash = recoveryHashOf(opening)
 	l.mu.Lock()
 	l.signed = cps[0]
 	l.mu.Unlock()
@@ -151,6 +157,11 @@ func (c *catchUp) add(seq ledger.Seq, body []byte) error {
 	r, err := ledger.ParseRecord(body)
 	if err == nil && r.Seq == seq && r.Prev == c.pos.leaf {
 		c.pos.time = r.RecordedAt
+		if rot, ok := ledger.ParseRotation(&r); ok {
+			if err := c.l.observe(seq, &rot); err != nil {
+				return err
+			}
+		}
 		if err := c.index(&r, leaf); err != nil {
 			return err
 		}
@@ -225,7 +236,7 @@ func (c *catchUp) end(last ledger.Seq) error {
 	if c.pos.seq != last {
 		return fmt.Errorf("%w: the stream's end is %d, but reading it stopped at %d", ledger.ErrCorrupt, last, c.pos.seq)
 	}
-	if err := c.flush(); err != nil {
+	if err := errors.Join(c.flush(), c.l.saveRing()); err != nil {
 		return err
 	}
 	c.l.w.head, c.l.w.tip, c.l.w.tree = c.pos, c.pos, c.tree

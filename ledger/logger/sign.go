@@ -21,13 +21,13 @@ func (l *Logger) sign() error {
 	l.mu.Lock()
 	snap, before := l.snap, l.signed
 	l.mu.Unlock()
-	if snap.foreign || snap.tree == nil || snap.tree.Size() == before.Size || !l.maySign() {
+	if snap.foreign || snap.tree == nil || snap.tree.Size() == before.Size || l.keys.inForce(l.files) != nil || !l.maySign() {
 		return nil
 	}
 	if err := l.index.putSigned(snap.head, snap.tree, before.Size); err != nil {
 		return fmt.Errorf("store signed position %d: %w", snap.head.seq, err)
 	}
-	cp := ledger.Checkpoint{Origin: l.keys.verifier.Name(), Size: snap.tree.Size(), Root: snap.tree.Root()}
+	cp := ledger.Checkpoint{Origin: l.keys.origin(), Size: snap.tree.Size(), Root: snap.tree.Root()}
 	raw, err := ledger.SignCheckpoint(cp, l.keys.signer)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (l *Logger) genesis(ctx context.Context, recoveryKeySHA256 string) (err err
 		return err
 	}
 	l.w.init(l)
-	cps, err := LoadCheckpoints(l.files, l.keys.verifier)
+	cps, err := LoadCheckpoints(l.files)
 	if err != nil || len(cps) > 0 {
 		return err
 	}
@@ -99,7 +99,7 @@ func (l *Logger) genesis(ctx context.Context, recoveryKeySHA256 string) (err err
 func (l *Logger) openLedger(ctx context.Context, recoveryKeySHA256 string) error {
 	l.w.started = true // no logger.started before there is a ledger
 	l.w.own(&events.LedgerOpened{
-		Context: ownContext(), Origin: l.keys.verifier.Name(), PublicKey: l.keys.vkey,
+		Context: ownContext(), Origin: l.keys.origin(), PublicKey: l.keys.Verifier(),
 		RecoveryKeySHA256: recoveryKeySHA256, SchemaSHA256: schema.Digest(), Software: l.cfg.Software,
 	})
 	b := l.w.build()
@@ -125,7 +125,7 @@ func (l *Logger) adoptOpening(ctx context.Context, recoveryKeySHA256 string) err
 		return fmt.Errorf("record 1: %w", err)
 	}
 	switch opened, ok := ev.Data.(*events.LedgerOpened); {
-	case !ok || opened.PublicKey != l.keys.vkey || r.Seq != 1 || r.Prev != ledger.Hash{}:
+	case !ok || opened.PublicKey != l.keys.Verifier() || r.Seq != 1 || r.Prev != ledger.Hash{}:
 		return fmt.Errorf("record 1 does not open a ledger of this key: %w", ErrFork)
 	case opened.RecoveryKeySHA256 != recoveryKeySHA256:
 		return fmt.Errorf("record 1 commits to another recovery key than %s: %w", recoveryKeySHA256, ErrFork)

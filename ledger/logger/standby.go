@@ -104,7 +104,8 @@ func (l *Logger) TakeOver(ctx context.Context) error {
 // refused says whether err is about the ledger or this host, and not about the
 // way to the broker.
 func (l *Logger) refused(err error) bool {
-	for _, why := range []error{ErrNotInitialised, ErrNoCheckpoint, ErrBehind, ErrFork, ledger.ErrCorrupt, ledger.ErrBadCheckpoint} {
+	for _, why := range []error{ErrNotInitialised, ErrNoCheckpoint, ErrBehind, ErrFork, ledger.ErrCorrupt, ledger.ErrBadCheckpoint,
+		ledger.ErrBadRotation, ErrKeyNotInForce, ErrBadKeyring} {
 		if errors.Is(err, why) {
 			return true
 		}
@@ -118,6 +119,12 @@ func (l *Logger) refused(err error) bool {
 func (l *Logger) tryTakeOver(ctx context.Context) error {
 	l.setState(Starting, "taking over")
 	end := l.w.head.seq
+	// Another logger of this directory may have rotated the key meanwhile.
+	keys, err := LoadKeys(l.files)
+	if err != nil {
+		return err
+	}
+	l.keys = keys
 	if err := l.recover(ctx); err != nil {
 		return err
 	}
@@ -234,7 +241,7 @@ func (c *catchUp) keep() error {
 	if c.pos.seq == w.head.seq {
 		return nil
 	}
-	if err := c.flush(); err != nil {
+	if err := errors.Join(c.flush(), c.l.saveRing()); err != nil {
 		return err
 	}
 	if err := c.l.index.putFollowed(c.pos, c.tree); err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
-	"golang.org/x/mod/sumdb/note"
 
 	"assay/events"
 	"assay/events/publish"
@@ -67,10 +66,6 @@ func (r *Resolver) open(dir Dir, hub *Hub, cfg ResolverConfig) error {
 	if err != nil {
 		return err
 	}
-	_, key, err := logger.LoadVerifier(dir.Logger())
-	if err != nil {
-		return err
-	}
 	policy, err := LoadPolicy(dir)
 	if err != nil {
 		return err
@@ -99,7 +94,7 @@ func (r *Resolver) open(dir Dir, hub *Hub, cfg ResolverConfig) error {
 		return err
 	}
 	r.Service, err = resolver.NewService(resolver.ServiceConfig{
-		Ledger:    &signedLedger{stream: s, dir: dir, key: key, policy: policy},
+		Ledger:    &signedLedger{stream: s, dir: dir, policy: policy},
 		Publisher: intakePublisher{publish.New(intake, id)},
 		Blobs:     blobs, Registry: reg, Buffer: telemetry.Buffer{JS: js},
 		Resolver:  events.ResolverIdentity{ID: id, Kind: "telemetry", Key: cred.Public},
@@ -160,7 +155,6 @@ var errUnsigned = errors.New("the records do not hash to the signed root")
 type signedLedger struct {
 	stream *stream.Stream
 	dir    Dir
-	key    note.Verifier
 	policy *witness.Policy // nil: the newest checkpoint counts
 	tree   ledger.Tree
 	size   ledger.Seq // of the last checkpoint that matched
@@ -168,7 +162,7 @@ type signedLedger struct {
 
 // Checkpointed implements resolver.Ledger.
 func (l *signedLedger) Checkpointed(ctx context.Context) (ledger.Seq, error) {
-	cps, err := logger.LoadCheckpoints(l.dir.Logger(), l.key)
+	cps, err := logger.LoadCheckpoints(l.dir.Logger())
 	if err != nil {
 		return 0, err
 	}
