@@ -76,6 +76,8 @@ type cli struct {
 	Score     scoreCmd     `cmd:"" help:"Compute the metrics, with their denominators."`
 	Foreign   foreignCmd   `cmd:"" help:"Deal with messages that the logger did not write."`
 	Witness   witnessCmd   `cmd:"" help:"Cosign the checkpoints of logs, as long as each extends the one before it."`
+	Blob      blobCmd      `cmd:"" help:"Store, print and list content that events name by their dataref."`
+	Erase     eraseCmd     `cmd:"" help:"Remove the content of a blob; the ledger, which holds its hash alone, stays whole."`
 	Demo      demoCmd      `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
 	DemoHog   hogCmd       `cmd:"" hidden:""`
 }

@@ -1,7 +1,8 @@
 // Package blob is a content-addressed store of files: each is named by the
 // SHA-256 of its bytes, so a name that resolves cannot lie.
 //
-// Two kinds of files stand in it. Telemetry segments are stored as they are. A
+// Two kinds of files stand in it. What verdicts rest on, telemetry segments and
+// signal registries, is stored as it is. A
 // content blob, which an event names in its dataref, starts with a salt, so that
 // its name tells nothing about its content: without one, short content could be
 // guessed from the hash that stays in the ledger after the blob was erased.
@@ -69,6 +70,14 @@ type Store struct{ dir string }
 // Open makes the directory if it is absent.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open blob store: %w", err)
+	}
+	return &Store{dir}, nil
+}
+
+// OpenExisting opens a store for reading; fs.ErrNotExist if there is none.
+func OpenExisting(dir string) (*Store, error) {
+	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("open blob store: %w", err)
 	}
 	return &Store{dir}, nil
@@ -152,7 +161,7 @@ func (s *Store) List(fn func(File) error) error {
 
 // Leftovers sums the files that an interrupted put left behind. They have no
 // name yet, but may hold content.
-func (s *Store) Leftovers() (n int, size int64, err error) {
+func (s *Store) Leftovers() (n, size int64, err error) {
 	err = s.walk(func(path string, e fs.DirEntry) error {
 		if isName(e.Name()) && s.path(e.Name()) == path {
 			return nil

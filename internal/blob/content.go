@@ -15,8 +15,8 @@ import (
 	"assay/internal/durable"
 )
 
-// ErrNotContent means that an intact file is no content blob: a telemetry
-// segment, which is evidence.
+// ErrNotContent means that an intact file is no content blob but evidence: a
+// telemetry segment or a signal registry.
 var ErrNotContent = errors.New("not a content blob")
 
 const (
@@ -115,6 +115,20 @@ func (s *Store) IsContent(name string) (bool, error) {
 		err = nil
 	}
 	return isContent(start[:n]), err
+}
+
+// Size is the length of a file in bytes, header and salt included: ErrNotFound.
+func (s *Store) Size(name string) (int64, error) {
+	f, err := s.open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
 func isContent(start []byte) bool {
