@@ -36,20 +36,51 @@ func (s *Store) PutContent(content, random io.Reader) (name string, size int64, 
 	}
 	defer os.Remove(f.Name()) // fails once the rename has happened
 	name, size, err = write(f, content, random)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = s.install(f.Name(), name)
+	}
+	if err != nil {
 		return "", 0, fmt.Errorf("put blob: %w", err)
-	}
-	if err := s.room(name); err != nil {
-		return "", 0, fmt.Errorf("put blob %s: %w", name, err)
-	}
-	path := s.path(name)
-	if err := os.Rename(f.Name(), path); err != nil {
-		return "", 0, fmt.Errorf("put blob: %w", err)
-	}
-	if err := durable.SyncDir(filepath.Dir(path)); err != nil {
-		return "", 0, fmt.Errorf("put blob %s: %w", name, err)
 	}
 	return name, size, nil
+}
+
+// install gives a synced file its name.
+func (s *Store) install(temp, name string) error {
+	if err := s.room(name); err != nil {
+		return err
+	}
+	path := s.path(name)
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Dir(path))
+}
+
+// Import copies a file of another store, checking it as it passes: ErrNotFound,
+// ErrCorrupt. When it returns, the copy survives a crash.
+func (s *Store) Import(from *Store, name string) error {
+	src, err := from.open(name)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	f, err := os.CreateTemp(s.dir, ".put.*")
+	if err != nil {
+		return fmt.Errorf("copy blob: %w", err)
+	}
+	defer os.Remove(f.Name()) // fails once the rename has happened
+	_, err = check(io.TeeReader(src, f), name)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = s.install(f.Name(), name)
+	}
+	if err != nil {
+		return fmt.Errorf("copy blob %s: %w", name, err)
+	}
+	return nil
 }
 
 // write fills and syncs a file of mode 0600.

@@ -26,7 +26,9 @@ import (
 //	index/         (principal, id) → seq, and the Merkle frontier
 //	checkpoint/    latest, and one checkpoint for each power of two and each
 //	               4096 records, named by size; witnessed, the newest that
-//	               met the witness policy; cosigned, a newer one that did not
+//	               met the witness policy; cosigned, a newer one that did not;
+//	               in lost/ those of records that a restore declared lost
+//	restoring      only while a restore is under way: the logger does not start
 //	lock           held by the running logger
 type Files string
 
@@ -87,9 +89,13 @@ func CreateKeys(f Files, origin string) (*Keys, error) {
 	return LoadKeys(f)
 }
 
-// LoadKeys reads the keys; ErrNotInitialised when there are none.
+// LoadKeys reads the keys; ErrNotInitialised when there are none, ErrNoKey when
+// there are only checkpoints that they signed.
 func LoadKeys(f Files) (*Keys, error) {
 	skey, err := os.ReadFile(f.path("key"))
+	if signed, _ := os.ReadDir(f.Checkpoints()); errors.Is(err, fs.ErrNotExist) && len(signed) > 0 {
+		return nil, fmt.Errorf("%s: %w", f, ErrNoKey)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", f, ErrNotInitialised)
 	}
@@ -203,8 +209,8 @@ func LoadCheckpoints(f Files, key note.Verifier) ([]ledger.Checkpoint, error) {
 	var out []ledger.Checkpoint
 	var broken error
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue // a temporary file of an interrupted write
+		if e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue // those of a declared loss, and a temporary file of an interrupted write
 		}
 		raw, err := os.ReadFile(filepath.Join(f.Checkpoints(), e.Name()))
 		if err == nil {

@@ -81,9 +81,6 @@ type CopyResidue struct {
 	Holds     []string `json:"holds"`     // refs of those asked for whose file is in it
 }
 
-// backupBlobs is the blob store of a backup.
-const backupBlobs = "blobs"
-
 const otherCopies = "copies made by other means (file system snapshots, tail --raw, producers' own files) are not known"
 
 // FindResidue looks for what stays behind after blobs with these refs were erased.
