@@ -79,6 +79,7 @@ type cli struct {
 	Blob      blobCmd      `cmd:"" help:"Store, print and list content that events name by their dataref."`
 	Erase     eraseCmd     `cmd:"" help:"Remove the content of a blob; the ledger, which holds its hash alone, stays whole."`
 	Backup    backupCmd    `cmd:"" help:"Copy ledger, blobs and configuration to a directory, or bring the copy that is there up to date."`
+	Restore   restoreCmd   `cmd:"" help:"Check a backup and bring the ledger back from it."`
 	Demo      demoCmd      `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
 	DemoHog   hogCmd       `cmd:"" hidden:""`
 }

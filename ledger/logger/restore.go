@@ -18,6 +18,9 @@ import (
 // ErrRestoring means that a restore of the ledger was begun and not finished.
 var ErrRestoring = errors.New("a restore is not finished: run `assay restore` again")
 
+// Key is the file of the signing key.
+func (f Files) Key() string { return f.path("key") }
+
 // Lost is the directory of the checkpoints of records that a restore declared
 // lost.
 func (f Files) Lost() string { return filepath.Join(f.Checkpoints(), "lost") }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"assay/events"
@@ -78,8 +79,8 @@ type CheckConfig struct {
 	// Key is the log's pinned verifier key; "" takes the backup's own, which
 	// whoever rewrote the whole backup would have replaced.
 	Key string
-	// Known are trusted checkpoints of no more records than the backup has.
-	Known    []ledger.Checkpoint
+	// Known are checkpoints from elsewhere, of no more records than the backup has.
+	Known    []ledger.SignedCheckpoint
 	Progress func(done, total uint64) // records
 }
 
@@ -155,7 +156,7 @@ func (b *Backup) checkExport(ctx context.Context, c CheckConfig, bad func(string
 
 // audit follows the chain from record 1 to the signed root.
 func (b *Backup) audit(ctx context.Context, c CheckConfig, out *Checked) error {
-	anchor := ledger.Anchor{Key: c.Key, Checkpoints: c.Known}
+	anchor := ledger.Anchor{Key: c.Key, Signed: slices.Clone(c.Known)}
 	if anchor.Key == "" {
 		own, err := b.File("logger/key.pub")
 		if err != nil {

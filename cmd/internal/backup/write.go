@@ -38,7 +38,9 @@ type Config struct {
 	Files      []Content
 	Secrets    bool // Files has keys and credentials
 	// Prune are names of erased blobs, to be removed from the backup as well.
-	Prune    []string
+	Prune []string
+	// Begin is called before the first byte of the ledger goes to the directory.
+	Begin    func() error
 	Progress func(done, total uint64) // records
 }
 
@@ -77,6 +79,9 @@ func Write(ctx context.Context, c Config) (out Written, err error) {
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	old, err := begin(c)
 	if err != nil {
+		return out, err
+	}
+	if err := c.Begin(); err != nil {
 		return out, err
 	}
 	if old == nil {

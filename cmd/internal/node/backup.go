@@ -47,9 +47,6 @@ func Backup(ctx context.Context, c BackupConfig, open func() (Evidence, error)) 
 		return out, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	if err := NoteCopy(c.Dir, CopyBackup, c.To, cp.Size); err != nil {
-		return out, err
-	}
 	files, err := c.files(cp)
 	if err != nil {
 		return out, err
@@ -66,7 +63,9 @@ func Backup(ctx context.Context, c BackupConfig, open func() (Evidence, error)) 
 	}
 	return backup.Write(ctx, backup.Config{
 		To: c.To, Ledger: e, Checkpoint: cp, Blobs: blobs,
-		Files: files, Secrets: c.Secrets, Prune: prune, Progress: c.Progress,
+		Files: files, Secrets: c.Secrets, Prune: prune,
+		Begin:    func() error { return NoteCopy(c.Dir, CopyBackup, c.To, cp.Size) },
+		Progress: c.Progress,
 	})
 }
 

@@ -165,9 +165,9 @@ func openLedger(ctx context.Context, c InitConfig, services *principal.Services)
 
 func createStreams(ctx context.Context, hub *Hub, offlineDir string) error {
 	connect := func(user string) (*nats.Conn, error) {
-		c, err := principal.LoadCredential(principal.CredentialPath(offlineDir, user))
+		c, err := bootstrapSeed(offlineDir, user)
 		if err != nil {
-			return nil, fmt.Errorf("bootstrap seed (give the directory that init wrote as --offline-dir): %w", err)
+			return nil, err
 		}
 		return hub.DialAs(c, false)
 	}
@@ -182,6 +182,14 @@ func createStreams(ctx context.Context, hub *Hub, offlineDir string) error {
 	}
 	defer telemetry.Close()
 	return broker.CreateStreams(ctx, store, telemetry)
+}
+
+func bootstrapSeed(offlineDir, user string) (principal.Credential, error) {
+	c, err := principal.LoadCredential(principal.CredentialPath(offlineDir, user))
+	if err != nil {
+		err = fmt.Errorf("bootstrap seed (give the directory that init wrote as --offline-dir): %w", err)
+	}
+	return c, err
 }
 
 func stopBroker(b *broker.Broker) error {
