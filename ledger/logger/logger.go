@@ -208,7 +208,7 @@ func Open(ctx context.Context, cfg Config) (*Logger, error) {
 }
 
 func (l *Logger) open(ctx context.Context) error {
-	err := l.files.checkRestored()
+	err := l.files.CheckRestored()
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,8 @@ func (f Files) Lost() string { return filepath.Join(f.Checkpoints(), "lost") }
 // does not start on such a directory.
 func (f Files) Restoring() string { return f.path("restoring") }
 
-func (f Files) checkRestored() error {
+// CheckRestored is ErrRestoring while a restore is under way.
+func (f Files) CheckRestored() error {
 	_, err := os.Stat(f.Restoring())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -62,6 +62,9 @@ func Init(ctx context.Context, c InitConfig) (InitReport, error) {
 		return InitReport{}, err
 	}
 	c.Dir = Dir(abs)
+	if err := c.Dir.Logger().CheckRestored(); err != nil {
+		return InitReport{}, err
+	}
 	for _, dir := range []string{string(c.Dir), c.Dir.Blobs(), c.Dir.Views(), c.Dir.Snapshots(), c.Dir.Run()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return InitReport{}, err

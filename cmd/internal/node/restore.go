@@ -81,27 +81,34 @@ type Restored struct {
 //
 // While it is under way the file that logger.Files.Restoring names keeps the
 // logger from starting. Cut off, it goes on when called again.
-func Restore(ctx context.Context, c RestoreConfig) (out Restored, err error) {
-	abs, err := filepath.Abs(string(c.Dir))
+func Restore(ctx context.Context, c RestoreConfig) (Restored, error) {
+	r, err := newRestore(c)
 	if err != nil {
-		return out, err
+		return Restored{}, err
 	}
-	c.Dir = Dir(abs)
-	r := &restore{RestoreConfig: c}
-	if r.backup, err = backup.Open(c.Src); err != nil {
-		return out, err
-	}
-	m := r.backup.Manifest
-	r.out = Restored{Dir: abs, Origin: m.Origin, Size: m.Size, Renewed: []string{}}
-	if c.Digest != "" && c.Digest != r.backup.Digest {
-		return out, fmt.Errorf("%w: its manifest is %s, not %s", ErrBackupDamaged, r.backup.Digest, c.Digest)
-	}
-	for _, step := range []func(context.Context) error{r.chooseKey, r.checkIdle, r.findLoss, r.checkSeeds, r.check, r.prepare, r.putBlobs, r.putLedger} {
+	for _, step := range r.before() {
 		if err := step(ctx); err != nil {
 			return r.out, err
 		}
 	}
-	return r.out, nil
+	return r.out, r.onBroker(ctx, r.after())
+}
+
+func newRestore(c RestoreConfig) (*restore, error) {
+	abs, err := filepath.Abs(string(c.Dir))
+	if err != nil {
+		return nil, err
+	}
+	c.Dir = Dir(abs)
+	r := &restore{RestoreConfig: c}
+	if r.backup, err = backup.Open(c.Src); err != nil {
+		return nil, err
+	}
+	if c.Digest != "" && c.Digest != r.backup.Digest {
+		return nil, fmt.Errorf("%w: its manifest is %s, not %s", ErrBackupDamaged, r.backup.Digest, c.Digest)
+	}
+	r.out = Restored{Dir: abs, Origin: r.backup.Manifest.Origin, Size: r.size(), Renewed: []string{}}
+	return r, nil
 }
 
 type restore struct {
@@ -112,6 +119,16 @@ type restore struct {
 	within []ledger.SignedCheckpoint // known heads that the backup reaches
 	began  *restoring                // by a restore that was cut off; nil for none
 	loss   *logger.Loss
+}
+
+// before are the steps without a broker. Nothing is changed before prepare.
+func (r *restore) before() []func(context.Context) error {
+	return []func(context.Context) error{r.chooseKey, r.checkIdle, r.findLoss, r.checkSeeds, r.check, r.prepare, r.putBlobs}
+}
+
+// after are the steps that need DIR's broker.
+func (r *restore) after() []func(context.Context, *stream.Stream) error {
+	return []func(context.Context, *stream.Stream) error{r.appendRecords, r.putCheckpoints, r.declare, r.audit, r.unmark}
 }
 
 func (r *restore) size() uint64 { return r.backup.Manifest.Size }
@@ -340,8 +357,8 @@ func (r *restore) putBlobs(ctx context.Context) error {
 	return nil
 }
 
-// putLedger starts the broker on DIR, appends the records, and ends the restore.
-func (r *restore) putLedger(ctx context.Context) (err error) {
+// onBroker starts the broker on DIR for some steps.
+func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *stream.Stream) error) (err error) {
 	b, err := broker.Start(broker.Config{Dir: string(r.Dir), Log: r.Log})
 	if err != nil {
 		return explain(err)
@@ -360,25 +377,12 @@ func (r *restore) putLedger(ctx context.Context) (err error) {
 	if err := createStreams(ctx, hub, r.OfflineDir); err != nil {
 		return err
 	}
-	if err := r.appendRecords(ctx, s); err != nil {
-		if r.began == nil && errors.Is(err, ErrOtherLedger) {
-			err = errors.Join(err, r.unmark()) // nothing was changed but what was not there
-		}
-		return err
-	}
-	if err := r.putCheckpoints(); err != nil {
-		return err
-	}
-	if r.loss != nil {
-		cfg := logger.Config{Dir: string(r.Dir.Logger()), Stream: s, Software: r.Software, Log: r.Log}
-		if err := logger.Restored(ctx, cfg, *r.loss); err != nil {
+	for _, step := range steps {
+		if err := step(ctx, s); err != nil {
 			return err
 		}
 	}
-	if err := r.audit(ctx, s); err != nil {
-		return err
-	}
-	return r.unmark()
+	return nil
 }
 
 // appendRecords appends what the stream lacks. What it holds must be the
@@ -392,6 +396,9 @@ func (r *restore) appendRecords(ctx context.Context, s *stream.Stream) error {
 		return fmt.Errorf("%w: its stream has holes; move %s away", ErrOtherLedger, filepath.Join(broker.Dir(r.Dir).Store(), "jetstream"))
 	}
 	if err := r.compare(ctx, s, head.Last); err != nil {
+		if r.began == nil && errors.Is(err, ErrOtherLedger) {
+			err = errors.Join(err, r.unmark(ctx, s)) // nothing was added but what was not there
+		}
 		return err
 	}
 	a := &appender{to: s, next: head.Last + 1, progress: r.progress("restoring"), total: r.size()}
@@ -495,7 +502,7 @@ func subjectOf(body []byte) string {
 
 // putCheckpoints puts the backup's checkpoints back. Those of lost records go
 // aside, the index and views that know them go: both are made anew.
-func (r *restore) putCheckpoints() error {
+func (r *restore) putCheckpoints(context.Context, *stream.Stream) error {
 	files := r.Dir.Logger()
 	if r.loss != nil {
 		if r.began == nil || !r.began.Aside {
@@ -561,6 +568,14 @@ func (r *restore) setAside() error {
 	}
 	// From here on one of more records than the backup's signs the declaration.
 	return r.mark(true)
+}
+
+// declare records what is lost.
+func (r *restore) declare(ctx context.Context, s *stream.Stream) error {
+	if r.loss == nil {
+		return nil
+	}
+	return logger.Restored(ctx, logger.Config{Dir: string(r.Dir.Logger()), Stream: s, Software: r.Software, Log: r.Log}, *r.loss)
 }
 
 // audit verifies what was restored.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 
 	"assay/internal/durable"
 	"assay/ledger/logger"
+	"assay/ledger/stream"
 )
 
 // restoring is the content of the file that logger.Files.Restoring names: how
@@ -54,7 +56,8 @@ func (r *restore) mark(aside bool) error {
 	return durable.WriteFile(r.Dir.Logger().Restoring(), append(raw, '\n'), 0o600)
 }
 
-func (r *restore) unmark() error {
+// unmark lets it start.
+func (r *restore) unmark(context.Context, *stream.Stream) error {
 	if err := os.Remove(r.Dir.Logger().Restoring()); err != nil {
 		return err
 	}
