@@ -27,6 +27,11 @@ func (c *exportCmd) Run(a *app) error {
 		return err
 	}
 	defer e.Close()
+	if (c.evidenceFlags == evidenceFlags{}) {
+		if err := node.NoteCopy(a.dir, node.CopyExport, c.To, cp.Size); err != nil {
+			return err
+		}
+	}
 	done, err := node.Export(a.ctx, e, cp, c.To, a.count("exporting"))
 	if err != nil {
 		return err

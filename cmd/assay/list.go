@@ -14,7 +14,7 @@ import (
 )
 
 type listCmd struct {
-	Kind      string `arg:"" help:"claims, episodes, experiments, opportunities, orphans, parked, predictions, rejections, sequences, skews or tool_calls."`
+	Kind      string `arg:"" help:"blobs, claims, episodes, experiments, opportunities, orphans, parked, predictions, rejections, sequences, skews or tool_calls."`
 	Namespace string `help:"Namespace to list." default:"production"`
 	Limit     int    `help:"List at most this many." default:"1000"`
 }
@@ -35,7 +35,7 @@ func (c *listCmd) Run(a *app) error {
 	}, &out)
 	if isNotServed(err) {
 		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			out, err = node.List(s, c.Kind, c.Namespace, c.Limit)
+			out, err = node.List(a.dir, s, c.Kind, c.Namespace, c.Limit)
 			return err
 		})
 	}

@@ -77,6 +77,10 @@ type cli struct {
 	Key       keyCmd       `cmd:"" help:"List and change the key that signs the ledger."`
 	Foreign   foreignCmd   `cmd:"" help:"Deal with messages that the logger did not write."`
 	Witness   witnessCmd   `cmd:"" help:"Cosign the checkpoints of logs, as long as each extends the one before it."`
+	Blob      blobCmd      `cmd:"" help:"Store, print and list content that events name by their dataref."`
+	Erase     eraseCmd     `cmd:"" help:"Remove the content of a blob; the ledger, which holds its hash alone, stays whole."`
+	Backup    backupCmd    `cmd:"" help:"Copy ledger, blobs and configuration to a directory, or bring the copy that is there up to date."`
+	Restore   restoreCmd   `cmd:"" help:"Check a backup and bring the ledger back from it."`
 	Demo      demoCmd      `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
 	DemoHog   hogCmd       `cmd:"" hidden:""`
 }

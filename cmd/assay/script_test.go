@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,6 +44,8 @@ func TestScripts(t *testing.T) {
 
 			"freeport":  freePort,
 			"witnessed": waitWitnessed,
+			"grab":      grab,
+			"expand":    expand,
 		},
 	})
 }
@@ -134,4 +137,24 @@ func flipFile(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	raw[strings.Index(string(raw), args[1])] ^= 1
 	ts.Check(os.WriteFile(path, raw, 0o600))
+}
+
+// grab VAR REGEXP: sets a variable to the first group of a match in stdout.
+func grab(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: grab variable regexp")
+	}
+	found := regexp.MustCompile("(?m)" + args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) < 2 {
+		ts.Fatalf("no match for %s", args[1])
+	}
+	ts.Setenv(args[0], found[1])
+}
+
+// expand FROM TO: copies a file with the variables in it replaced.
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: expand from to")
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"net/url"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/cmd/internal/node"
+	"assay/events"
+	"assay/internal/blob"
 	"assay/ledger"
 	"assay/projector"
 	"assay/projector/view"
@@ -20,6 +23,9 @@ type showCmd struct {
 func (c *showCmd) Run(a *app) error {
 	if seq, err := strconv.ParseUint(c.Ref, 10, 64); err == nil && seq > 0 {
 		v, err := c.record(a, ledger.Seq(seq))
+		if err == nil {
+			v.Blob, err = c.blob(a, v.Event)
+		}
 		if err != nil {
 			return err
 		}
@@ -42,6 +48,30 @@ func (c *showCmd) Run(a *app) error {
 		return err
 	}
 	return a.printJSON(found)
+}
+
+// blob says what became of the content that the event names; nil when it names
+// none in the blob store of DIR.
+func (c *showCmd) blob(a *app, event []byte) (*node.BlobStatus, error) {
+	ev, err := events.DecodeEnvelope(event)
+	if err != nil || c.File != "" || c.NATS != "" {
+		return nil, nil
+	}
+	if _, ok := blob.ParseRef(ev.DataRef); !ok {
+		return nil, nil
+	}
+	var b node.BlobStatus
+	err = node.Ask(a.ctx, a.dir.Socket(), "GET", "/blob", url.Values{"ref": {ev.DataRef}}, &b)
+	if isNotServed(err) {
+		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
+			b, err = node.StatBlob(a.dir, s, ev.DataRef)
+			return err
+		})
+	}
+	if errors.Is(err, node.ErrNoViews) {
+		b, err = node.StatBlob(a.dir, nil, ev.DataRef)
+	}
+	return &b, err
 }
 
 func (c *showCmd) record(a *app, seq ledger.Seq) (v recordView, err error) {

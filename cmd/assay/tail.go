@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"assay/cmd/internal/node"
 	"assay/events"
 	"assay/ledger"
 )
@@ -33,6 +34,9 @@ type recordView struct {
 	Event      jsontext.Value `json:"event,omitzero"`
 	// Foreign holds the bytes of a message that is no record.
 	Foreign *string `json:"foreign,omitzero"`
+	// Blob is what became of the content that the event's dataref names; only
+	// `show` looks.
+	Blob *node.BlobStatus `json:"blob,omitzero"`
 }
 
 func viewRecord(seq ledger.Seq, body []byte) recordView {

@@ -173,3 +173,35 @@ func (s *Services) ensureOffline(dir string) error {
 	s.Recovery = c.Public
 	return nil
 }
+
+// RenewServices makes services.json and DIR/creds agree: a service user without
+// a seed there gets a new one, and one whose seed is another than services.json
+// lists is listed with it. It names the users that it changed. The offline users
+// keep their keys. It is for a directory that was put back without its secrets:
+// elsewhere it would lock out services that hold their seeds themselves.
+func (d Dir) RenewServices() (renewed []string, err error) {
+	l, err := durable.WaitLock(d.lock())
+	if err != nil {
+		return nil, err
+	}
+	defer l.Unlock()
+	s, err := LoadServices(d.Services())
+	if err != nil {
+		return nil, err
+	}
+	renewed = []string{}
+	for _, user := range services {
+		c, err := ensureCredential(d.Creds(), user, nkeys.CreateUser)
+		if err != nil {
+			return nil, err
+		}
+		if c.Public != s.Users[user] {
+			s.Users[user] = c.Public
+			renewed = append(renewed, user)
+		}
+	}
+	if len(renewed) == 0 {
+		return renewed, nil
+	}
+	return renewed, s.Save(d.Services())
+}

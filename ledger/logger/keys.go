@@ -29,7 +29,9 @@ import (
 //	               for an instance NAME that stands by or took over
 //	checkpoint/    latest, and one checkpoint for each power of two and each
 //	               4096 records, named by size; witnessed, the newest that
-//	               met the witness policy; cosigned, a newer one that did not
+//	               met the witness policy; cosigned, a newer one that did not;
+//	               in lost/ those of records that a restore declared lost
+//	restoring      only while a restore is under way: the logger does not start
 //	lock           held by the running logger, shared by those with standbys
 type Files string
 
@@ -100,9 +102,10 @@ func CreateKeys(f Files, origin string) (*Keys, error) {
 	return LoadKeys(f)
 }
 
-// LoadKeys reads the keys; ErrNotInitialised when there are none. The private
-// key is absent only where a recovery waits to replace it, and not the one in
-// force only where a rotation was interrupted.
+// LoadKeys reads the keys; ErrNotInitialised when there are none, ErrNoKey when
+// there are only checkpoints that they signed. The private key is absent only
+// where a recovery waits to replace it, and not the one in force only where a
+// rotation was interrupted.
 func LoadKeys(f Files) (*Keys, error) {
 	k := &Keys{}
 	var err error
@@ -110,9 +113,12 @@ func LoadKeys(f Files) (*Keys, error) {
 		return nil, err
 	}
 	skey, err := os.ReadFile(f.path("key"))
+	signed, _ := os.ReadDir(f.Checkpoints())
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && k.next == nil && len(signed) > 0:
+		return nil, fmt.Errorf("%s: %w", f, ErrNoKey)
 	case errors.Is(err, fs.ErrNotExist) && k.next == nil:
-		return nil, fmt.Errorf("%s: %w (if it was lost: `assay key recover`)", f, ErrNotInitialised)
+		return nil, fmt.Errorf("%s: %w", f, ErrNotInitialised)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err == nil:

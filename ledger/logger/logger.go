@@ -48,6 +48,9 @@ const (
 var (
 	// ErrNotInitialised means that the directory has no key: run init first.
 	ErrNotInitialised = errors.New("no logger key here: run `assay init` first")
+	// ErrNoKey means that the directory is a log's, but not its signing key: it
+	// can be read and not written.
+	ErrNoKey = errors.New("the log's signing key is not here, so that the ledger can be read and not written: put the key back, or recover it with the offline recovery key")
 	// ErrNoCheckpoint means that there are records but no checkpoint to hold
 	// them against.
 	ErrNoCheckpoint = errors.New("the ledger has records but its checkpoint is missing")
@@ -230,7 +233,10 @@ func open(ctx context.Context, cfg Config) (*Logger, error) {
 }
 
 func (l *Logger) open(ctx context.Context) error {
-	var err error
+	err := l.files.CheckRestored()
+	if err != nil {
+		return err
+	}
 	if l.keys, err = LoadKeys(l.files); err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func TestStartRefuses(t *testing.T) {
 		want  error
 		says  string
 	}{
-		"no key":                  {func(p *past) { remove(p.t, filepath.Join(p.cfg.Dir, "key")) }, logger.ErrNotInitialised, "assay init"},
+		"no key":                  {func(p *past) { remove(p.t, filepath.Join(p.cfg.Dir, "key")) }, logger.ErrNoKey, "recovery key"},
 		"no public key":           {func(p *past) { remove(p.t, p.files().PublicKey()) }, logger.ErrNotInitialised, "assay init"},
 		"no HMAC key":             {func(p *past) { remove(p.t, filepath.Join(p.cfg.Dir, "hmac.key")) }, fs.ErrNotExist, "hmac.key"},
 		"no checkpoint directory": {func(p *past) { remove(p.t, p.files().Checkpoints()) }, logger.ErrNoCheckpoint, "checkpoint"},

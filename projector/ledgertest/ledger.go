@@ -58,6 +58,9 @@ func CausedBy(id string) Option { return func(e *events.Event) { e.CausationID =
 // ID sets the event id.
 func ID(id string) Option { return func(e *events.Event) { e.ID = id } }
 
+// DataRef names a blob.
+func DataRef(ref string) Option { return func(e *events.Event) { e.DataRef = ref } }
+
 // At sets the event's own time.
 func At(t time.Time) Option { return func(e *events.Event) { e.Time = events.FormatTime(t) } }
 

@@ -52,8 +52,18 @@ func (m *mixer) context() events.Context {
 
 func (m *mixer) put(principal string, data events.Payload) {
 	m.number += 1 + m.rng.IntN(30)/29
-	m.l.Put(principal, m.namespace(principal), data, Episode(m.episode), Sequence(fmt.Sprint(m.number)))
+	opts := []Option{Episode(m.episode), Sequence(fmt.Sprint(m.number))}
+	if len(m.l.bodies)%100 == 7 {
+		opts = append(opts, DataRef(m.ref()))
+	}
+	m.l.Put(principal, m.namespace(principal), data, opts...)
+	if len(m.l.bodies)%500 == 0 {
+		m.l.Put("operator/op", "production", &events.BlobErased{Ref: m.ref(), Reason: "subject_request"})
+	}
 }
+
+// ref is one of a few blobs, so that some are named again and some were erased.
+func (m *mixer) ref() string { return fmt.Sprintf("sha256:%064x", len(m.l.bodies)%300) }
 
 func (m *mixer) namespace(principal string) string {
 	if strings.HasSuffix(principal, "canary") {

@@ -14,7 +14,7 @@ var ErrKind = errors.New("unknown kind")
 // Kinds are what List can list.
 func Kinds() []string {
 	return []string{
-		"claims", "episodes", "experiments", "opportunities", "orphans", "parked", "predictions",
+		"blobs", "claims", "episodes", "experiments", "opportunities", "orphans", "parked", "predictions",
 		"rejections", "sequences", "skews", "tool_calls",
 	}
 }
@@ -24,6 +24,8 @@ func Kinds() []string {
 // of every namespace: a record that could not be applied has none.
 func List(s *projector.State, kind, namespace string, fn func(any) error) error {
 	switch kind {
+	case "blobs":
+		return ListBlobs(s, namespace, func(v *Blob) error { return fn(v) })
 	case "claims":
 		return ListClaims(s, namespace, func(v *Claim) error { return fn(v) })
 	case "episodes":

@@ -29,6 +29,7 @@ import (
 
 // Names of the projections.
 const (
+	Blobs         = "blobs"
 	Claims        = "claims"
 	Episodes      = "episodes"
 	Experiments   = "experiments"
@@ -56,7 +57,7 @@ var ErrRole = errors.New("role may not write this type")
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		claims{}, episodes{}, experiments{}, ids{}, opportunities{}, predictions{}, rejections{}, toolCalls{},
+		blobs{}, claims{}, episodes{}, experiments{}, ids{}, opportunities{}, predictions{}, rejections{}, toolCalls{},
 	}
 }
 

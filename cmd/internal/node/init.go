@@ -62,6 +62,9 @@ func Init(ctx context.Context, c InitConfig) (InitReport, error) {
 		return InitReport{}, err
 	}
 	c.Dir = Dir(abs)
+	if err := c.Dir.Logger().CheckRestored(); err != nil {
+		return InitReport{}, err
+	}
 	for _, dir := range []string{string(c.Dir), c.Dir.Blobs(), c.Dir.Views(), c.Dir.Snapshots(), c.Dir.Run()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return InitReport{}, err
@@ -165,9 +168,9 @@ func openLedger(ctx context.Context, c InitConfig, services *principal.Services)
 
 func createStreams(ctx context.Context, hub *Hub, offlineDir string) error {
 	connect := func(user string) (*nats.Conn, error) {
-		c, err := principal.LoadCredential(principal.CredentialPath(offlineDir, user))
+		c, err := bootstrapSeed(offlineDir, user)
 		if err != nil {
-			return nil, fmt.Errorf("bootstrap seed (give the directory that init wrote as --offline-dir): %w", err)
+			return nil, err
 		}
 		return hub.DialAs(c, false)
 	}
@@ -182,6 +185,14 @@ func createStreams(ctx context.Context, hub *Hub, offlineDir string) error {
 	}
 	defer telemetry.Close()
 	return broker.CreateStreams(ctx, store, telemetry)
+}
+
+func bootstrapSeed(offlineDir, user string) (principal.Credential, error) {
+	c, err := principal.LoadCredential(principal.CredentialPath(offlineDir, user))
+	if err != nil {
+		err = fmt.Errorf("bootstrap seed (give the directory that init wrote as --offline-dir): %w", err)
+	}
+	return c, err
 }
 
 func stopBroker(b *broker.Broker) error {

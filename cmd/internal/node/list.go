@@ -16,10 +16,11 @@ type Listed struct {
 	More bool `json:"more"`
 }
 
-// List reads up to limit things of a kind (view.Kinds) in a namespace.
-func List(s *projector.State, kind, namespace string, limit int) (Listed, error) {
+// List reads up to limit things of a kind (view.Kinds) in a namespace; blobs
+// come with their state in the store of dir.
+func List(dir Dir, s *projector.State, kind, namespace string, limit int) (Listed, error) {
 	out := Listed{Items: []jsontext.Value{}}
-	err := view.List(s, kind, namespace, func(v any) error {
+	fn := func(v any) error {
 		if len(out.Items) == limit {
 			out.More = true
 			return kv.ErrStop
@@ -27,7 +28,14 @@ func List(s *projector.State, kind, namespace string, limit int) (Listed, error)
 		raw, err := json.Marshal(v, json.Deterministic(true))
 		out.Items = append(out.Items, raw)
 		return err
-	})
+	}
+	var err error
+	if kind == view.Blobs {
+		if fn, err = withState(dir, fn); err != nil {
+			return out, err
+		}
+	}
+	err = view.List(s, kind, namespace, fn)
 	if out.More {
 		err = nil // a merged listing passes the stop on
 	}

@@ -42,6 +42,9 @@ type Logger struct {
 // standbys it stands by first. local says that the broker's store is on this
 // host, so that its disk can be watched.
 func StartLogger(ctx context.Context, hub *Hub, local bool, cfg UpConfig) (*Logger, error) {
+	if err := cfg.Dir.Logger().CheckRestored(); err != nil { // before anybody misses the streams
+		return nil, err
+	}
 	l := &Logger{hub: hub, cfg: cfg, done: make(chan struct{})}
 	if local {
 		l.room = loggerRoom(cfg.Dir, hub.storeRoom)

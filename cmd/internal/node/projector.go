@@ -188,9 +188,26 @@ func (p *Projector) routes(mux *http.ServeMux) {
 			return nil, &httpError{http.StatusBadRequest, fmt.Errorf("limit: %w", err)}
 		}
 		err = p.Runner().View(func(s *projector.State) error {
-			out, err = List(s, r.FormValue("kind"), r.FormValue("namespace"), limit)
+			out, err = List(p.cfg.Dir, s, r.FormValue("kind"), r.FormValue("namespace"), limit)
 			return err
 		})
+		return out, err
+	})
+	handle(mux, "GET /blobs", func(r *http.Request) (out any, err error) {
+		err = p.Runner().View(func(s *projector.State) error {
+			out, err = ListBlobs(p.cfg.Dir, s)
+			return err
+		})
+		return out, err
+	})
+	handle(mux, "GET /blob", func(r *http.Request) (out any, err error) {
+		err = p.Runner().View(func(s *projector.State) error {
+			out, err = StatBlob(p.cfg.Dir, s, r.FormValue("ref"))
+			return err
+		})
+		if errors.Is(err, ErrNotFound) {
+			err = &httpError{http.StatusNotFound, err}
+		}
 		return out, err
 	})
 	handle(mux, "POST /snapshot", func(r *http.Request) (any, error) {

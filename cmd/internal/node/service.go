@@ -73,6 +73,7 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 		if err != nil {
 			return err
 		}
+		s.routes = l.routes
 		s.wait, s.reload, s.status = l.Wait, l.Reload, func(st *Status) { st.Logger, st.Sync = l.StatusOf(), l.sync }
 	case "projector":
 		p, err := StartProjector(ctx, s.hub, cfg.UpConfig)

@@ -138,6 +138,7 @@ func (u *Up) Stop() error {
 func (u *Up) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	u.Views.routes(mux)
+	u.Logger.routes(mux)
 	handle(mux, "GET /status", func(*http.Request) (any, error) { return u.Status(), nil })
 	handle(mux, "POST /reload", func(*http.Request) (any, error) {
 		if err := u.Broker.Reload(); err != nil {
