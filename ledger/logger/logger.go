@@ -50,7 +50,7 @@ var (
 	ErrNotInitialised = errors.New("no logger key here: run `assay init` first")
 	// ErrNoKey means that the directory is a log's, but not its signing key: it
 	// can be read and not written.
-	ErrNoKey = errors.New("the log's signing key is not here, so that the ledger can be read and not written: put the key back, or recover it with the offline recovery key")
+	ErrNoKey = errors.New("the log's signing key is not here, so that the ledger can be read and not written: put the key back, or replace it with `assay key recover` and the offline recovery key")
 	// ErrNoCheckpoint means that there are records but no checkpoint to hold
 	// them against.
 	ErrNoCheckpoint = errors.New("the ledger has records but its checkpoint is missing")
