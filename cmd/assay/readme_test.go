@@ -26,6 +26,12 @@ func TestReadmeTour(t *testing.T) {
 		t.Fatal("the README has no tour")
 	}
 	tour, _, _ = strings.Cut(tour, "```")
+	_, sceptic, ok := strings.Cut(string(readme), "disk\n\n```sh\n./assay verify --pin")
+	sceptic, _, _ = strings.Cut(sceptic, "```")
+	if !ok || !strings.Contains(tour, "kill %1\n") {
+		t.Fatal("the README has nothing for a sceptic, or a tour without an end")
+	}
+	tour = strings.Replace(tour, "kill %1\n", "./assay verify --pin"+sceptic+"kill %1\n", 1)
 	dir := t.TempDir()
 	const build = "go build -o assay ./cmd/assay"
 	if !strings.Contains(tour, build) {
@@ -39,7 +45,7 @@ func TestReadmeTour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"gate.chosen", "claim.recorded", ": consistent", "the same as the live views", "routing rate"} {
+	for _, want := range []string{"gate.chosen", "claim.recorded", ": consistent", "the same as the live views", "routing rate", "remembered  size", "inclusion: consistent", "out: consistent"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the tour does not show %q", want)
 		}
