@@ -24,6 +24,9 @@ var (
 	ErrRolledBack = errors.New("checkpoint went back")
 )
 
+// DefaultSource is the CloudEvents source of what a resolver writes.
+const DefaultSource = "assay/resolver"
+
 // Ledger is the ledger as the service reads it.
 type Ledger interface {
 	// Checkpointed is the size of the last signed checkpoint that matches the
@@ -43,7 +46,7 @@ type ServiceConfig struct {
 	Registry *criterion.Registry
 	// Resolver is written into each resolution.
 	Resolver events.ResolverIdentity
-	// Source is the CloudEvents source; "" is "assay/resolver".
+	// Source is the CloudEvents source; "" is DefaultSource.
 	Source string
 	// Buffer is sealed for every source of the registry; nil seals nothing.
 	Buffer Buffer
@@ -75,7 +78,7 @@ type Service struct {
 // judged again.
 func NewService(cfg ServiceConfig) (*Service, error) {
 	if cfg.Source == "" {
-		cfg.Source = "assay/resolver"
+		cfg.Source = DefaultSource
 	}
 	if cfg.Poll == 0 {
 		cfg.Poll = 250 * time.Millisecond
