@@ -58,6 +58,7 @@ type options struct {
 	records int
 	assay   string
 	dir     string
+	ledger  string
 	keep    bool
 	json    bool
 }
@@ -68,6 +69,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.records, "records", 1_000_000, "records in the ledger")
 	f.StringVar(&o.assay, "assay", "", "the assay command (default: built from this tree)")
 	f.StringVar(&o.dir, "dir", "", "where the scratch directory is made (default: the system's temporary directory)")
+	f.StringVar(&o.ledger, "ledger", "", "go on with the ledger that an earlier run with --keep left in this directory")
 	f.BoolVar(&o.keep, "keep", false, "leave the ledger behind and say where")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	if err := f.Parse(args); err != nil {
@@ -112,11 +114,13 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	scratch, err := os.MkdirTemp(o.dir, "assay-scale-")
-	if err != nil {
-		return err
+	scratch := o.ledger
+	if scratch == "" {
+		if scratch, err = os.MkdirTemp(o.dir, "assay-scale-"); err != nil {
+			return err
+		}
 	}
-	if o.keep {
+	if o.keep || o.ledger != "" {
 		fmt.Fprintln(os.Stderr, "scratch directory:", scratch)
 	} else {
 		defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()

@@ -24,8 +24,10 @@ func measure(ctx context.Context, o options, scratch string) (*Report, error) {
 	defer cancel() // kills what is left
 	h := &house{dir: filepath.Join(scratch, "ledger"), assay: o.assay}
 	report := &Report{Records: o.records, Met: true}
-	if err := h.fill(ctx, o.records, report); err != nil {
-		return nil, fmt.Errorf("fill: %w", err)
+	if o.ledger == "" {
+		if err := h.fill(ctx, o.records, report); err != nil {
+			return nil, fmt.Errorf("fill: %w", err)
+		}
 	}
 	b, err := h.start(ctx, "serve", "broker", "--port", "0")
 	if err != nil {
