@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 // done its work, and with the command's own word that it holds.
 func TestSteps(t *testing.T) {
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"--records", "5000", "--json", "--dir", t.TempDir()}, &out)
+	err := run(t.Context(), []string{"--records", "3000", "--json", "--dir", t.TempDir()}, &out)
 	if err != nil && !errors.Is(err, errMissed) {
 		t.Fatal(err)
 	}
