@@ -172,7 +172,7 @@ func pebbleOptions(o Options, files *failFS) *pebble.Options {
 		// A scratch store is written once and read once: it is not worth
 		// compacting or compressing. Whoever makes one does nothing else, so
 		// smaller tables cost no time there and keep its memory down.
-		p.L0CompactionThreshold, p.L0StopWritesThreshold = 16, 64
+		p.L0CompactionThreshold, p.L0StopWritesThreshold = 32, 96
 		p.MemTableSize, p.MemTableStopWritesThreshold = scratchTableSize, 3
 	}
 	for i := range p.Levels {
