@@ -40,7 +40,7 @@ func TestSteps(t *testing.T) {
 		rows[row.Name] = row
 	}
 	for _, name := range []string{
-		"fill", "broker", "logger", "projector", "resolver", "verify", "replay",
+		"fill", "broker", "logger", "projector", "resolver", "verify", "replay", "export", "fsck",
 		"restart: first ack", "restart: status answers", "restart: views caught up", "restart: resolver caught up",
 	} {
 		row, ok := rows[name]
