@@ -81,11 +81,11 @@ func (src *source) watch(p *prediction, signal string, labels map[string]string,
 			se = have
 		}
 	}
-	if se == nil {
+	fresh := se == nil
+	if fresh {
 		se = &series{signal: signal, labels: labels, anyLabels: anyLabels, watchers: make(map[*prediction]time.Time)}
 		src.series[signal] = append(src.series[signal], se)
 	}
-	fresh := len(se.watchers) == 0
 	se.watchers[p] = from
 	if !fresh && !from.Before(se.from) {
 		return se, nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"assay/events"
 	"assay/ledger"
 	"assay/resolver/criterion"
@@ -92,7 +94,8 @@ type prediction struct {
 	opp        *string
 	recordedAt time.Time
 	criterion  criterion.Criterion
-	sha        string // of the criterion's bytes
+	raw        jsontext.Value // the criterion's bytes
+	sha        string         // their SHA-256
 	registry   *criterion.Registry
 	state      State
 
@@ -121,7 +124,8 @@ type Machine struct {
 	seq       ledger.Seq
 	now       time.Time // ledger time
 	hold      *hold
-	preds     map[predKey]*prediction
+	preds     map[predKey]*prediction  // not settled yet
+	done      map[ledger.Hash]struct{} // settledKey of every settled one
 	awaiting  map[actionKey]map[*prediction]bool
 	deadlines timeQueue
 	sources   map[string]*source
@@ -139,7 +143,8 @@ func NewMachine(cfg MachineConfig) *Machine {
 		cfg.IsResolved = func(string) bool { return false }
 	}
 	return &Machine{
-		cfg: cfg, preds: make(map[predKey]*prediction), awaiting: make(map[actionKey]map[*prediction]bool), sources: make(map[string]*source),
+		cfg: cfg, preds: make(map[predKey]*prediction), done: make(map[ledger.Hash]struct{}),
+		awaiting: make(map[actionKey]map[*prediction]bool), sources: make(map[string]*source),
 	}
 }
 
@@ -154,11 +159,12 @@ func (m *Machine) Skipped() int { return m.skipped }
 
 // State finds where a prediction stands; false when none was recorded.
 func (m *Machine) State(principal, predID string) (State, bool) {
-	p, ok := m.preds[predKey{principal, predID}]
-	if !ok {
-		return 0, false
+	key := predKey{principal, predID}
+	if p, ok := m.preds[key]; ok {
+		return p.state, true
 	}
-	return p.state, true
+	_, ok := m.done[settledKey(key)]
+	return Settled, ok
 }
 
 // Apply takes the next record. Records must come in ledger order and be under
@@ -298,12 +304,12 @@ func (m *Machine) effect(rec ledger.Record, ev *events.Event, c cut) (changed bo
 // no effect: the first is the promise.
 func (m *Machine) record(rec ledger.Record, ev *events.Event, d *events.PredictionRecorded, c cut) error {
 	key := predKey{rec.Principal, d.PredID}
-	if m.preds[key] != nil {
+	if _, ok := m.done[settledKey(key)]; ok || m.preds[key] != nil {
 		return nil
 	}
 	p := &prediction{
 		key: key, seq: rec.Seq, eventID: ev.ID, episode: ev.EpisodeID, namespace: rec.Namespace,
-		opp: d.Context.OpportunityID, recordedAt: rec.RecordedAt, sha: hexSHA256(d.Criterion), registry: m.cfg.Registry,
+		opp: d.Context.OpportunityID, recordedAt: rec.RecordedAt, raw: slices.Clone(d.Criterion), sha: hexSHA256(d.Criterion), registry: m.cfg.Registry,
 	}
 	m.preds[key] = p
 	if m.cfg.IsResolved(p.resolvedID()) {
@@ -321,18 +327,24 @@ func (m *Machine) record(rec ledger.Record, ev *events.Event, d *events.Predicti
 		return m.void(p, c, "invalid", &fault.Pointer, fault.Message)
 	}
 	p.knownTo = m.reached(m.source(p.limits.Signal.Source))
-	if a := p.criterion.Action; a != nil {
+	if p.criterion.Action != nil {
 		p.state = AwaitingAction
-		p.deadline = p.recordedAt.Add(a.ExecuteBy)
-		m.deadlines.add(p.deadline, p)
-		at := actionKey{a.Tool, a.Target}
-		if m.awaiting[at] == nil {
-			m.awaiting[at] = make(map[*prediction]bool)
-		}
-		m.awaiting[at][p] = true
+		m.await(p)
 		return nil
 	}
 	return m.arm(p, p.recordedAt, c)
+}
+
+// await makes p wait for its action.
+func (m *Machine) await(p *prediction) {
+	a := p.criterion.Action
+	p.deadline = p.recordedAt.Add(a.ExecuteBy)
+	m.deadlines.add(p.deadline, p)
+	at := actionKey{a.Tool, a.Target}
+	if m.awaiting[at] == nil {
+		m.awaiting[at] = make(map[*prediction]bool)
+	}
+	m.awaiting[at][p] = true
 }
 
 func (m *Machine) registry(sha string) (*criterion.Registry, error) {
@@ -425,18 +437,29 @@ func (m *Machine) withdraw(rec ledger.Record, d *events.PredictionWithdrawn, c c
 
 // arm opens the window and looks at what is sealed already.
 func (m *Machine) arm(p *prediction, anchor time.Time, c cut) error {
-	start := anchor.Add(p.criterion.Window.Offset)
-	p.window = criterion.Span{Start: start, End: start.Add(p.criterion.Window.Length)}
-	p.since = start.Add(-max(p.limits.Staleness, p.limits.Skew) - p.limits.Skew)
+	m.open(p, anchor.Add(p.criterion.Window.Offset))
 	p.state = WindowOpen
-	p.deadline = p.window.End.Add(p.criterion.ExpiresAfter)
-	m.deadlines.add(p.deadline, p)
-	p.src = m.source(p.limits.Signal.Source)
 	p.src.closing.add(p.window.End.Add(p.limits.Lateness), p)
 	if err := m.emitArmed(p, c); err != nil {
 		return err
 	}
-	var err error
+	if err := m.watch(p); err != nil {
+		return err
+	}
+	return m.evaluate(p, c)
+}
+
+// open sets the window and all that follows from its start.
+func (m *Machine) open(p *prediction, start time.Time) {
+	p.window = criterion.Span{Start: start, End: start.Add(p.criterion.Window.Length)}
+	p.since = start.Add(-max(p.limits.Staleness, p.limits.Skew) - p.limits.Skew)
+	p.deadline = p.window.End.Add(p.criterion.ExpiresAfter)
+	m.deadlines.add(p.deadline, p)
+	p.src = m.source(p.limits.Signal.Source)
+}
+
+// watch finds p's series and screens what they hold already.
+func (m *Machine) watch(p *prediction) (err error) {
 	p.own, err = p.src.watch(p, p.clause.Signal, p.clause.Labels, false, p.since, m.cfg.Segments)
 	if err != nil {
 		return err
@@ -450,7 +473,7 @@ func (m *Machine) arm(p *prediction, anchor time.Time, c cut) error {
 	for i := range p.own.samples {
 		p.screen.Add(&p.own.samples[i])
 	}
-	return m.evaluate(p, c)
+	return nil
 }
 
 func (m *Machine) source(name string) *source {
@@ -545,10 +568,7 @@ func (m *Machine) expire(p *prediction, c cut) error {
 	return m.resolve(p, c, ev, criterion.Evaluate(p.input(ev, p.state == Evaluable)))
 }
 
-// settled stands for every settled prediction; nothing else is kept of one.
-var settled = &prediction{state: Settled}
-
-// forget lets go of all that a prediction held.
+// forget lets go of all that a prediction held, but for a hash of its name.
 func (m *Machine) forget(p *prediction) {
 	if p.state == AwaitingAction {
 		m.stopAwaiting(p)
@@ -559,6 +579,7 @@ func (m *Machine) forget(p *prediction) {
 	if p.beat != nil {
 		p.src.unwatch(p, p.beat)
 	}
-	m.preds[p.key] = settled
+	delete(m.preds, p.key)
+	m.done[settledKey(p.key)] = struct{}{}
 	*p = prediction{seq: p.seq, state: Settled} // queues may still point at it
 }

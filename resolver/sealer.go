@@ -187,6 +187,11 @@ func (s *Sealer) Observe(d *events.TelemetrySealed) {
 		*f.to = t.UTC()
 	}
 	c.last = d.Last
+	s.resume(c)
+}
+
+// resume puts the sealer behind a segment.
+func (s *Sealer) resume(c cursor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger = c

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unique"
 
+	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"assay/events"
@@ -24,11 +26,13 @@ var (
 	ErrRolledBack = errors.New("checkpoint went back")
 )
 
+// DefaultSource is the CloudEvents source of what a resolver writes.
+const DefaultSource = "assay/resolver"
+
 // Ledger is the ledger as the service reads it.
 type Ledger interface {
-	// Checkpointed is the size of the last signed checkpoint that matches the
-	// stream; 0 when there is none.
-	Checkpointed(ctx context.Context) (ledger.Seq, error)
+	// Checkpoint is the last signed checkpoint, of size 0 when there is none.
+	Checkpoint(ctx context.Context) (ledger.Checkpoint, error)
 	// Read calls fn for the record bodies from from to to, both included, in
 	// order. An error of fn ends it and is returned.
 	Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledger.Seq, body []byte) error) error
@@ -43,29 +47,45 @@ type ServiceConfig struct {
 	Registry *criterion.Registry
 	// Resolver is written into each resolution.
 	Resolver events.ResolverIdentity
-	// Source is the CloudEvents source; "" is "assay/resolver".
+	// Source is the CloudEvents source; "" is DefaultSource.
 	Source string
 	// Buffer is sealed for every source of the registry; nil seals nothing.
 	Buffer Buffer
 	// SealEvery and SealMaxSamples are a sealer's; 0 is its default.
 	SealEvery      time.Duration
 	SealMaxSamples int
+	// State is the file that keeps the fold between starts; "" keeps none, and
+	// every start folds from record 1.
+	State string
 	// Poll is how often the checkpoint is looked at; 0 is 250 ms.
 	Poll time.Duration
 	Log  zerolog.Logger
 }
 
-// Service keeps nothing of its own: its state is a fold of the ledger, and it
-// starts by folding from record 1.
+// Service keeps nothing that the ledger does not say: its state is a fold of
+// it. A saved state only spares it the beginning (see state.go).
+//
+// Each checkpoint is read twice: first to see that the records are those that
+// it signs and to learn what is said later of a record, then to fold them.
 type Service struct {
 	cfg     ServiceConfig
 	machine *Machine
 	sealers map[string]*Sealer
 
-	head     ledger.Hash
-	foreign  map[ledger.Seq]bool
-	pins     map[string]string            // armed event id → registry hash
-	stored   map[string][sha256.Size]byte // armed and resolved event id → its bytes' hash
+	tree ledger.Tree // over what was looked at; whole at each checkpoint
+	tip  ledger.Hash // leaf of the last record of tree
+	head ledger.Hash // leaf of the last applied record
+	// What look learned of records that are not applied yet.
+	foreign map[ledger.Seq]bool
+	pins    map[uuid.UUID]string      // armed event id → registry hash
+	stored  map[uuid.UUID]ledger.Hash // armed and resolved event id → SHA-256 of its bytes
+
+	begun     bool       // the saved state was looked for
+	unproven  bool       // it was taken, and no checkpoint was reached since
+	whole     bool       // everything up to tree's size is applied and published
+	saved     ledger.Seq // last record of the saved state
+	saveEvery ledger.Seq
+
 	applied  atomic.Uint64
 	differed atomic.Uint64
 	skipped  atomic.Uint64
@@ -75,7 +95,7 @@ type Service struct {
 // judged again.
 func NewService(cfg ServiceConfig) (*Service, error) {
 	if cfg.Source == "" {
-		cfg.Source = "assay/resolver"
+		cfg.Source = DefaultSource
 	}
 	if cfg.Poll == 0 {
 		cfg.Poll = 250 * time.Millisecond
@@ -83,15 +103,8 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 	if _, err := cfg.Blobs.Put(cfg.Registry.Bytes()); err != nil {
 		return nil, fmt.Errorf("keep registry: %w", err)
 	}
-	s := &Service{
-		cfg: cfg, sealers: make(map[string]*Sealer), foreign: make(map[ledger.Seq]bool),
-		pins: make(map[string]string), stored: make(map[string][sha256.Size]byte),
-	}
-	s.machine = NewMachine(MachineConfig{
-		Registry: cfg.Registry, Registries: s.registry, Segments: BlobSegments{cfg.Blobs}, Resolver: cfg.Resolver, Source: cfg.Source,
-		Pinned:     func(id string) (string, bool) { sha, ok := s.pins[id]; return sha, ok },
-		IsResolved: func(id string) bool { _, ok := s.stored[id]; return ok },
-	})
+	s := &Service{cfg: cfg, sealers: make(map[string]*Sealer), saveEvery: saveEvery}
+	s.reset()
 	if cfg.Buffer != nil {
 		for _, source := range cfg.Registry.Sources() {
 			s.sealers[source] = NewSealer(SealerConfig{
@@ -101,6 +114,44 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 		}
 	}
 	return s, nil
+}
+
+// reset puts the service before record 1.
+func (s *Service) reset() {
+	s.machine = NewMachine(s.machineConfig())
+	s.tree, s.tip, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Hash{}
+	s.unproven, s.whole, s.saved = false, false, 0
+	s.applied.Store(0)
+	s.skipped.Store(0)
+	s.forgetNews()
+	for _, sealer := range s.sealers {
+		sealer.resume(cursor{})
+	}
+}
+
+// forgetNews drops what was learned of records that are applied by now: what
+// the fold still calls for lies behind them.
+func (s *Service) forgetNews() {
+	s.foreign = make(map[ledger.Seq]bool)
+	s.pins = make(map[uuid.UUID]string)
+	s.stored = make(map[uuid.UUID]ledger.Hash)
+}
+
+func (s *Service) machineConfig() MachineConfig {
+	return MachineConfig{
+		Registry: s.cfg.Registry, Registries: s.registry, Segments: BlobSegments{s.cfg.Blobs}, Resolver: s.cfg.Resolver, Source: s.cfg.Source,
+		Pinned:     func(id string) (string, bool) { sha, ok := s.pins[uuidOf(id)]; return sha, ok },
+		IsResolved: func(id string) bool { _, ok := s.stored[uuidOf(id)]; return ok },
+	}
+}
+
+// uuidOf is the id as the maps hold it; what is no UUID is in none of them.
+func uuidOf(id string) uuid.UUID {
+	u, err := uuid.Parse(id)
+	if err != nil {
+		return uuid.Nil
+	}
+	return u
 }
 
 func (s *Service) registry(sha string) (*criterion.Registry, error) {
@@ -138,6 +189,7 @@ func (s *Service) Skipped() uint64 { return s.skipped.Load() }
 // for, and seals once it has caught up. It ends with ctx, whose error it
 // returns, or with the first error that waiting does not mend.
 func (s *Service) Run(ctx context.Context) error {
+	defer s.save()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sealing := make(chan error, len(s.sealers))
@@ -182,21 +234,12 @@ func (p permanent) Unwrap() error { return p.error }
 // Advance folds up to the present checkpoint. It reports whether it got there;
 // a failure to read is logged and left to the next call.
 func (s *Service) Advance(ctx context.Context) (caughtUp bool, err error) {
-	to, err := s.cfg.Ledger.Checkpointed(ctx)
-	from := s.Applied() + 1
-	switch {
-	case err != nil:
-	case to < s.Applied():
-		return false, fmt.Errorf("%w: to %d, read up to %d", ErrRolledBack, to, s.Applied())
-	case to >= from:
-		// What the ledger says later of a record comes first: that it is
-		// foreign, and that a prediction is armed or resolved already.
-		if err = s.cfg.Ledger.Read(ctx, from, to, s.scan); err == nil {
-			err = s.cfg.Ledger.Read(ctx, from, to, func(seq ledger.Seq, body []byte) error { return s.apply(ctx, seq, body) })
-		}
-		if err == nil && s.Applied() < to {
-			return false, fmt.Errorf("%w: it ends at %d, the checkpoint at %d", ErrBroken, s.Applied(), to)
-		}
+	cp, err := s.cfg.Ledger.Checkpoint(ctx)
+	if err == nil && !s.begun {
+		err = s.begin(ctx, cp)
+	}
+	if err == nil {
+		err = s.advance(ctx, cp)
 	}
 	if p, ok := errors.AsType[permanent](err); ok {
 		return false, p.error
@@ -208,22 +251,87 @@ func (s *Service) Advance(ctx context.Context) (caughtUp bool, err error) {
 		s.cfg.Log.Warn().Err(err).Msg("ledger not readable: trying again")
 		return false, nil
 	}
-	return s.Applied() == to, nil
+	return s.whole, nil
 }
 
-// scan collects what apply must know beforehand.
-func (s *Service) scan(_ ledger.Seq, body []byte) error {
+func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
+	to := ledger.Seq(cp.Size)
+	switch {
+	case cp.Size < s.tree.Size():
+		return permanent{fmt.Errorf("%w: to %d, read up to %d", ErrRolledBack, to, s.tree.Size())}
+	case to == s.Applied():
+		s.whole = true
+		return nil
+	}
+	s.whole = false
+	err := s.look(ctx, cp)
+	if errors.Is(err, errUnsigned) && s.unproven {
+		s.cfg.Log.Warn().Err(err).Msg("the saved state is not of this ledger: folding from record 1")
+		s.reset()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = s.cfg.Ledger.Read(ctx, s.Applied()+1, to, func(seq ledger.Seq, body []byte) error { return s.apply(ctx, seq, body) })
+	if err != nil {
+		return err
+	}
+	if s.Applied() < to || s.head != s.tip {
+		return permanent{fmt.Errorf("%w: it ended at %d, then at %d or with another record there", ErrBroken, to, s.Applied())}
+	}
+	s.forgetNews()
+	s.whole = true
+	if s.Applied()-s.saved >= s.saveEvery {
+		s.save()
+	}
+	return nil
+}
+
+// errUnsigned means that the records do not hash to the signed root.
+var errUnsigned = fmt.Errorf("%w: it does not hash to the signed root", ErrBroken)
+
+// look reads up to the checkpoint, holds the records against it and collects
+// what apply must know beforehand.
+func (s *Service) look(ctx context.Context, cp ledger.Checkpoint) error {
+	if s.tree.Size() < cp.Size {
+		err := s.cfg.Ledger.Read(ctx, ledger.Seq(s.tree.Size()+1), ledger.Seq(cp.Size), func(seq ledger.Seq, body []byte) error {
+			if uint64(seq) != s.tree.Size()+1 {
+				return permanent{fmt.Errorf("%w: record %d after %d", ErrBroken, seq, s.tree.Size())}
+			}
+			s.tip = ledger.Leaf(body)
+			s.tree.Append(s.tip)
+			s.learn(body)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.tree.Size() < cp.Size:
+		return permanent{fmt.Errorf("%w: it ends at %d, the checkpoint at %d", ErrBroken, s.tree.Size(), cp.Size)}
+	case s.tree.Root() != cp.Root:
+		return permanent{fmt.Errorf("%w of size %d", errUnsigned, cp.Size)}
+	}
+	s.unproven = false
+	return nil
+}
+
+// learn notes what a record says of others: that they are foreign, and that a
+// prediction is armed or resolved already.
+func (s *Service) learn(body []byte) {
 	rec, err := ledger.ParseRecord(body)
 	if err != nil {
-		return nil // apply judges it
+		return // apply judges it
 	}
 	role, _, _ := strings.Cut(rec.Principal, "/")
 	if role != "operator" && role != "resolver" {
-		return nil
+		return
 	}
 	ev, err := events.Decode(rec.Event)
 	if err != nil {
-		return nil
+		return
 	}
 	switch d := ev.Data.(type) {
 	case *events.ForeignAcknowledged:
@@ -232,15 +340,14 @@ func (s *Service) scan(_ ledger.Seq, body []byte) error {
 		}
 	case *events.PredictionArmed:
 		if role == "resolver" {
-			s.pins[ev.ID] = d.RegistrySHA256
-			s.stored[ev.ID] = sha256.Sum256(rec.Event)
+			s.pins[uuidOf(ev.ID)] = unique.Make(d.RegistrySHA256).Value()
+			s.stored[uuidOf(ev.ID)] = sha256.Sum256(rec.Event)
 		}
 	case *events.PredictionResolved:
 		if role == "resolver" {
-			s.stored[ev.ID] = sha256.Sum256(rec.Event)
+			s.stored[uuidOf(ev.ID)] = sha256.Sum256(rec.Event)
 		}
 	}
-	return nil
 }
 
 // apply checks the link, folds the record and publishes.
@@ -288,9 +395,8 @@ func (s *Service) tellSealer(rec ledger.Record) {
 
 // publish sends an emission unless the ledger has it.
 func (s *Service) publish(ctx context.Context, e Emission) error {
-	sum := sha256.Sum256(e.Event)
-	if old, ok := s.stored[e.ID]; ok {
-		if old != sum {
+	if old, ok := s.stored[uuidOf(e.ID)]; ok {
+		if old != sha256.Sum256(e.Event) {
 			s.differs(e)
 		}
 		return nil
@@ -312,7 +418,6 @@ func (s *Service) publish(ctx context.Context, e Emission) error {
 	if err != nil {
 		return fmt.Errorf("publish %s of %s: %w", e.Type, e.PredID, err)
 	}
-	s.stored[e.ID] = sum
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"assay/bench/workload"
 	"assay/internal/principal"
 )
 
@@ -37,8 +38,9 @@ func timed(n int, fn func(i int) error) ([]time.Duration, error) {
 
 // ackRow publishes one event at a time as an agent, and, on the other side,
 // the same bytes straight to a stream; both over loopback.
-func ackRow(ctx context.Context, o options, h, bare *house, m *mix) (Row, error) {
-	client, err := h.dial(authors[1].user)
+func ackRow(ctx context.Context, o options, h, bare *house, m *workload.Mix) (Row, error) {
+	agent := workload.Authors[1]
+	client, err := h.dial(agent.User)
 	if err != nil {
 		return Row{}, err
 	}
@@ -56,12 +58,12 @@ func ackRow(ctx context.Context, o options, h, bare *house, m *mix) (Row, error)
 	for range o.rounds {
 		events := make([][]byte, o.acks)
 		for i := range events {
-			if events[i], err = m.event(authors[1]); err != nil {
+			if events[i], _, err = m.Event(agent); err != nil {
 				return Row{}, err
 			}
 		}
 		took, err := timed(o.acks, func(i int) error {
-			n, err := request(ctx, client, "intake."+authors[1].user, events[i])
+			n, err := request(ctx, client, "intake."+agent.User, events[i])
 			if err == nil && n != 1 {
 				err = fmt.Errorf("%d receipts for one event", n)
 			}

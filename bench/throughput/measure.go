@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"runtime/pprof"
+
+	"assay/bench/workload"
 )
 
 // Targets of DESIGN.md's table.
@@ -30,7 +32,7 @@ func measure(ctx context.Context, o options, scratch string, report *Report) (er
 		return err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	m := newMix()
+	m := workload.New()
 	if err := appendRows(ctx, o, scratch, h, l, m, report); err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func measure(ctx context.Context, o options, scratch string, report *Report) (er
 }
 
 // appendRows fills the ledger and, where wanted, compares each round.
-func appendRows(ctx context.Context, o options, scratch string, h *house, l *running, m *mix, report *Report) error {
+func appendRows(ctx context.Context, o options, scratch string, h *house, l *running, m *workload.Mix, report *Report) error {
 	rounds := o.rounds
 	var lite *sqlite
 	switch o.only {
@@ -135,8 +137,8 @@ func appendRows(ctx context.Context, o options, scratch string, h *house, l *run
 
 // loggedAppend publishes one round through the logger and says how the logger
 // cut it.
-func loggedAppend(ctx context.Context, o options, h *house, l *running, m *mix, round int) (s sample, sizes []int, bytes int, err error) {
-	load, err := m.load(o.records, o.message)
+func loggedAppend(ctx context.Context, o options, h *house, l *running, m *workload.Mix, round int) (s sample, sizes []int, bytes int, err error) {
+	load, err := makeLoad(m, o.records, o.message)
 	if err != nil {
 		return s, nil, 0, err
 	}

@@ -56,6 +56,7 @@ func (c *fsckCmd) Run(a *app) error {
 			return err
 		}
 	}
+	boundMemory()
 	r, err := node.Fsck(a.ctx, node.AnchorConfig{Dir: a.dir, Key: c.Key, Pin: pin}, c.Export, a.count("checking"))
 	if err != nil {
 		return a.notCompared(err)

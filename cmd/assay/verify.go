@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"assay/cmd/internal/node"
 	"assay/ledger"
@@ -21,7 +23,7 @@ type evidenceFlags struct {
 
 func (f evidenceFlags) open(a *app) (node.Evidence, error) {
 	var bar interface{ Set64(int64) error }
-	return node.OpenEvidence(a.ctx, node.EvidenceConfig{
+	e, err := node.OpenEvidence(a.ctx, node.EvidenceConfig{
 		Dir: a.dir, NATS: f.NATS, CredsDir: f.CredsDir, Export: f.Export, File: f.File, Log: a.log,
 		Copied: func(done, total int64) {
 			if bar == nil {
@@ -30,6 +32,23 @@ func (f evidenceFlags) open(a *app) (node.Evidence, error) {
 			_ = bar.Set64(done)
 		},
 	})
+	if err == nil && bar == nil { // no broker of a copy in this process
+		boundMemory()
+	}
+	return e, err
+}
+
+// streamHeap is what a command that streams a ledger may hold, dead objects
+// included, before the collector runs ahead of its schedule. It needs about half
+// of that, whatever the ledger's length; the scratch store of a replay keeps
+// some 40 MiB beside it.
+const streamHeap = 128 << 20
+
+// boundMemory sets streamHeap as the soft limit, unless the user has a GOMEMLIMIT.
+func boundMemory() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(streamHeap)
+	}
 }
 
 type verifyCmd struct {

@@ -53,9 +53,11 @@ var (
 )
 
 const (
-	memTableSize   = 16 << 20
-	defaultCache   = 32 << 20
-	closeAfterFail = 5 * time.Second
+	memTableSize     = 16 << 20
+	defaultCache     = 32 << 20
+	scratchTableSize = 8 << 20
+	scratchCache     = 16 << 20
+	closeAfterFail   = 5 * time.Second
 	// flushRetryPause slows Pebble's retries of a failed flush or compaction,
 	// which it repeats without any pause of its own.
 	flushRetryPause = 50 * time.Millisecond
@@ -71,7 +73,7 @@ type Options struct {
 	// NoLog switches the write-ahead log off: for scratch stores that are
 	// thrown away. Commit(true) and Sync then return an error.
 	NoLog bool
-	// CacheBytes is the block cache's size; 0 means 32 MiB.
+	// CacheBytes is the block cache's size; 0 means 32 MiB, or 16 without a log.
 	CacheBytes int64
 
 	// fs replaces the file system in tests that break it.
@@ -140,7 +142,11 @@ func Open(dir string, o Options) (*DB, error) {
 
 func pebbleOptions(o Options, files *failFS) *pebble.Options {
 	fail := files.fail
-	if o.CacheBytes == 0 {
+	switch {
+	case o.CacheBytes != 0:
+	case o.NoLog:
+		o.CacheBytes = scratchCache
+	default:
 		o.CacheBytes = defaultCache
 	}
 	p := &pebble.Options{
@@ -164,8 +170,10 @@ func pebbleOptions(o Options, files *failFS) *pebble.Options {
 	}
 	if o.NoLog {
 		// A scratch store is written once and read once: it is not worth
-		// compacting or compressing.
-		p.L0CompactionThreshold, p.L0StopWritesThreshold = 16, 64
+		// compacting or compressing. Whoever makes one does nothing else, so
+		// smaller tables cost no time there and keep its memory down.
+		p.L0CompactionThreshold, p.L0StopWritesThreshold = 32, 96
+		p.MemTableSize, p.MemTableStopWritesThreshold = scratchTableSize, 3
 	}
 	for i := range p.Levels {
 		if o.NoLog {

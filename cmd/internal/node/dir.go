@@ -25,6 +25,7 @@ func (d Dir) Blobs() string        { return d.join("blobs") }
 func (d Dir) Views() string        { return d.join("views") }
 func (d Dir) Snapshots() string    { return d.join("snapshots") }
 func (d Dir) Registry() string     { return d.join("registry.json") }
+func (d Dir) Resolver() string     { return d.join("resolver") }
 func (d Dir) Run() string          { return d.join("run") }
 func (d Dir) Socket() string       { return d.join("run", "assay.sock") }
 func (d Dir) Logger() logger.Files { return logger.Files(d.join("logger")) }

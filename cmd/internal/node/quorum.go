@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
+	"os"
 	"strings"
 	"time"
 
 	"assay/ledger"
+	"assay/ledger/logger"
 	"assay/ledger/witness"
 )
 
@@ -157,23 +158,34 @@ func (q *Quorum) lacks(signed uint64) string {
 		signed, q.policy.Quorum(), by, strings.Join(q.policy.Missing(q.by), ", "), newest)
 }
 
-// counting finds the newest checkpoint that readers may act on, among all that
-// the log's key signed: with a policy, one that meets it. Zero when there is
-// none yet.
-func counting(dir Dir, p *witness.Policy, all []ledger.Checkpoint) (ledger.Checkpoint, error) {
+// counting finds the newest checkpoint that readers may act on, signed by the
+// log's key: with a policy, one that meets it. Zero when there is none yet. It
+// is asked often, so it leaves the checkpoints that are kept for audits alone.
+func counting(dir Dir, p *witness.Policy) (ledger.Checkpoint, error) {
+	raw, err := countingNote(dir, p)
+	if err != nil || raw == nil {
+		return ledger.Checkpoint{}, err
+	}
+	// The keys after the checkpoint: a rotation puts its key there before it
+	// signs with it.
+	ring, err := logger.LoadKeyring(dir.Logger())
+	if err != nil {
+		return ledger.Checkpoint{}, err
+	}
+	return ring.OpenCheckpoint(raw)
+}
+
+func countingNote(dir Dir, p *witness.Policy) ([]byte, error) {
 	if p == nil {
-		if len(all) == 0 {
-			return ledger.Checkpoint{}, nil
+		raw, err := os.ReadFile(dir.Logger().Latest())
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
 		}
-		return all[0], nil
+		return raw, err
 	}
 	q, err := readQuorum(p, quorumFiles(AnchorConfig{Dir: dir}))
 	if err != nil || q.counts == nil {
-		return ledger.Checkpoint{}, err
+		return nil, err
 	}
-	// A file that was replaced since all were read waits for the next time.
-	if !slices.Contains(all, q.counts.Checkpoint) {
-		return ledger.Checkpoint{}, nil
-	}
-	return q.counts.Checkpoint, nil
+	return q.counts.Raw, nil
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -41,8 +43,9 @@ type Resolver struct {
 	err   error
 }
 
-// StartResolver folds the ledger from record 1, up to its last checkpoint,
-// and then goes on; it seals the telemetry buffer once it has caught up.
+// StartResolver folds the ledger up to its last checkpoint, from where it was
+// saved or from record 1, and then goes on; it seals the telemetry buffer once
+// it has caught up.
 func StartResolver(ctx context.Context, dir Dir, hub *Hub, cfg ResolverConfig) (*Resolver, error) {
 	r := &Resolver{done: make(chan struct{})}
 	if err := r.open(dir, hub, cfg); err != nil {
@@ -89,16 +92,19 @@ func (r *Resolver) open(dir Dir, hub *Hub, cfg ResolverConfig) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(dir.Resolver(), 0o700); err != nil {
+		return err
+	}
 	blobs, err := blob.Open(dir.Blobs())
 	if err != nil {
 		return err
 	}
 	r.Service, err = resolver.NewService(resolver.ServiceConfig{
-		Ledger:    &signedLedger{stream: s, dir: dir, policy: policy},
+		Ledger:    &signedLedger{Stream: s, dir: dir, policy: policy},
 		Publisher: intakePublisher{publish.New(intake, id)},
 		Blobs:     blobs, Registry: reg, Buffer: telemetry.Buffer{JS: js},
 		Resolver:  events.ResolverIdentity{ID: id, Kind: "telemetry", Key: cred.Public},
-		SealEvery: cmp.Or(cfg.Seal, 10*time.Second), Log: cfg.Log,
+		SealEvery: cmp.Or(cfg.Seal, 10*time.Second), State: filepath.Join(dir.Resolver(), "state"), Log: cfg.Log,
 	})
 	return err
 }
@@ -146,54 +152,23 @@ func (p intakePublisher) Publish(ctx context.Context, event []byte) error {
 	return fmt.Errorf("%w: %w", resolver.ErrRefused, err)
 }
 
-// errUnsigned means that the stream's records are not those that the
-// checkpoint signs.
-var errUnsigned = errors.New("the records do not hash to the signed root")
-
-// signedLedger is the stream up to the last checkpoint that counts, whose root
-// it recomputes from the records.
+// signedLedger is the stream with the checkpoint that counts.
 type signedLedger struct {
-	stream *stream.Stream
+	*stream.Stream
 	dir    Dir
-	policy *witness.Policy // nil: the newest checkpoint counts
-	tree   ledger.Tree
-	size   ledger.Seq // of the last checkpoint that matched
+	policy *witness.Policy   // nil: the newest checkpoint counts
+	last   ledger.Checkpoint // the largest so far
 }
 
-// Checkpointed implements resolver.Ledger.
-func (l *signedLedger) Checkpointed(ctx context.Context) (ledger.Seq, error) {
-	cps, err := logger.LoadCheckpoints(l.dir.Logger())
+// Checkpoint implements resolver.Ledger. What counted once does not cease to
+// when the policy's files lag behind.
+func (l *signedLedger) Checkpoint(context.Context) (ledger.Checkpoint, error) {
+	cp, err := counting(l.dir, l.policy)
 	if err != nil {
-		return 0, err
+		return ledger.Checkpoint{}, err
 	}
-	cp, err := counting(l.dir, l.policy, cps)
-	if err != nil {
-		return 0, err
+	if cp.Size > l.last.Size {
+		l.last = cp
 	}
-	if cp.Size <= uint64(l.size) {
-		return l.size, nil
-	}
-	err = l.stream.Read(ctx, ledger.Seq(l.tree.Size())+1, ledger.Seq(cp.Size), func(seq ledger.Seq, body []byte) error {
-		if uint64(seq) != l.tree.Size()+1 {
-			return fmt.Errorf("%w: after record %d the stream continues at %d", ledger.ErrCorrupt, l.tree.Size(), seq)
-		}
-		l.tree.Append(ledger.Leaf(body))
-		return nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	if l.tree.Size() != cp.Size {
-		return 0, fmt.Errorf("the checkpoint signs %d records, the stream gave %d", cp.Size, l.tree.Size())
-	}
-	if l.tree.Root() != cp.Root {
-		return 0, fmt.Errorf("%w of size %d", errUnsigned, cp.Size)
-	}
-	l.size = ledger.Seq(cp.Size)
-	return l.size, nil
-}
-
-// Read implements resolver.Ledger.
-func (l *signedLedger) Read(ctx context.Context, from, to ledger.Seq, fn func(ledger.Seq, []byte) error) error {
-	return l.stream.Read(ctx, from, to, fn)
+	return l.last, nil
 }

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"assay/bench/workload"
+	"assay/internal/principal"
+	"assay/ledger/broker"
+)
+
+// measure runs every step; a failure of one ends the run.
+func measure(ctx context.Context, o options, scratch string) (*Report, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // kills what is left
+	h := &house{dir: filepath.Join(scratch, "ledger"), assay: o.assay}
+	report := &Report{Records: o.records, Met: true}
+	if o.ledger == "" {
+		if err := h.fill(ctx, o.records, report); err != nil {
+			return nil, fmt.Errorf("fill: %w", err)
+		}
+	}
+	b, err := h.start(ctx, "serve", "broker", "--port", "0")
+	if err != nil {
+		return nil, err
+	}
+	took, err := h.until(ctx, b, "broker.sock", func(status) bool { return true })
+	if err != nil {
+		return nil, fmt.Errorf("broker: %w", err)
+	}
+	peaks := map[string]*process{"broker": b}
+	report.add(Row{Name: "broker", Seconds: took.Seconds(), Note: "until it serves; peak over all that follows"})
+	if err := h.services(ctx, report, peaks); err != nil {
+		return nil, err
+	}
+	if err := h.commands(ctx, o.records, report); err != nil {
+		return nil, err
+	}
+	for _, p := range peaks {
+		if err := p.stop(os.Kill); err != nil {
+			return nil, err
+		}
+	}
+	for i, row := range report.Rows {
+		if p := peaks[row.Name]; p != nil {
+			report.Rows[i].PeakMiB = p.peakMiB()
+		}
+	}
+	return report, h.restart(ctx, report)
+}
+
+// fill makes the directory and its records.
+func (h *house) fill(ctx context.Context, n int, report *Report) error {
+	p, err := h.start(ctx, "init", "--render-only", "--offline-dir", offlineOf(h.dir))
+	if err != nil {
+		return err
+	}
+	if _, err := p.wait(); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if p, err = start(ctx, self, fillCommand, h.dir, fmt.Sprint(n)); err != nil {
+		return err
+	}
+	took, err := p.wait()
+	if err != nil {
+		return err
+	}
+	report.add(Row{Name: "fill", Records: n, Seconds: took.Seconds(), PeakMiB: p.peakMiB(), Note: "bare atomic batches"})
+	return nil
+}
+
+// services starts each service that keeps something of the ledger, for the
+// first time over the whole backlog, and leaves it running.
+func (h *house) services(ctx context.Context, report *Report, running map[string]*process) error {
+	var size uint64
+	for _, s := range []struct {
+		name, socket, note string
+		ready              func(status) bool
+	}{
+		{"logger", "logger.sock", "first start: indexes every record", func(st status) bool {
+			if st.Logger == nil {
+				return false
+			}
+			size = st.Logger.Size
+			return true
+		}},
+		{"projector", "assay.sock", "builds the live views", func(st status) bool { return st.Projector != nil && st.Projector.Seq >= size }},
+		{"resolver", "resolver.sock", "first fold", func(st status) bool {
+			return st.Resolver != nil && st.Resolver.Applied >= size && st.Resolver.Differed == 0
+		}},
+	} {
+		p, err := h.start(ctx, "serve", s.name)
+		if err != nil {
+			return err
+		}
+		running[s.name] = p
+		took, err := h.until(ctx, p, s.socket, s.ready)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		report.add(Row{Name: s.name, Records: int(size), Seconds: took.Seconds(), Note: s.note})
+	}
+	return nil
+}
+
+// commands runs what streams the ledger.
+func (h *house) commands(ctx context.Context, n int, report *Report) error {
+	export := h.dir + "-export"
+	for _, c := range []struct {
+		args []string
+		note string
+	}{
+		{[]string{"verify"}, "every link, the Merkle root, every checkpoint"},
+		{[]string{"replay"}, "every view from record 1, compared with the live ones"},
+		{[]string{"export", export}, "to tiles"},
+		{[]string{"fsck", export}, "of the tiles"},
+	} {
+		if !h.has(ctx, c.args[0]) {
+			continue
+		}
+		p, err := h.start(ctx, c.args...)
+		if err != nil {
+			return err
+		}
+		took, err := p.wait()
+		if err != nil {
+			return err
+		}
+		report.add(Row{Name: c.args[0], Records: n, Seconds: took.Seconds(), PeakMiB: p.peakMiB(), MaxMiB: maxMiB, Note: c.note})
+	}
+	return os.RemoveAll(export)
+}
+
+// has says whether the assay command has a subcommand.
+func (h *house) has(ctx context.Context, name string) bool {
+	return exec.CommandContext(ctx, h.assay, name, "--help").Run() == nil
+}
+
+// restart runs `assay up` on what a killed machine leaves behind.
+func (h *house) restart(ctx context.Context, report *Report) error {
+	if err := os.Remove(broker.Dir(h.dir).URLFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	p, err := h.start(ctx, "up")
+	if err != nil {
+		return err
+	}
+	acked, err := h.firstAck(ctx, p)
+	if err != nil {
+		return fmt.Errorf("restart: %w", err)
+	}
+	row := func(name string, took time.Duration, note string) {
+		report.add(Row{Name: name, Seconds: took.Seconds(), MaxSeconds: maxRestart.Seconds(), Note: note})
+	}
+	row("restart: first ack", acked, "of an agent's event, after kill -9 of everything")
+	var size uint64
+	took, err := h.until(ctx, p, "assay.sock", func(s status) bool {
+		if s.Logger == nil {
+			return false
+		}
+		size = s.Logger.Size
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("restart: %w", err)
+	}
+	row("restart: status answers", took, "")
+	took, err = h.until(ctx, p, "assay.sock", func(s status) bool { return s.Projector != nil && s.Projector.Seq >= size })
+	if err != nil {
+		return fmt.Errorf("restart: views: %w", err)
+	}
+	row("restart: views caught up", took, "")
+	took, err = h.until(ctx, p, "assay.sock", func(s status) bool { return s.Resolver != nil && s.Resolver.Applied >= size })
+	if err != nil {
+		return fmt.Errorf("restart: resolver: %w", err)
+	}
+	row("restart: resolver caught up", took, "")
+	if err := p.stop(syscall.SIGTERM); err != nil {
+		return err
+	}
+	report.Rows[len(report.Rows)-1].PeakMiB = p.peakMiB()
+	report.Rows[len(report.Rows)-1].Note = "peak of the whole process, broker included"
+	return nil
+}
+
+// firstAck publishes an agent's event until it is taken.
+func (h *house) firstAck(ctx context.Context, p *process) (time.Duration, error) {
+	agent := workload.Authors[1]
+	raw, _, err := workload.New().Event(agent)
+	if err != nil {
+		return 0, err
+	}
+	cred, err := principal.LoadCredential(principal.Dir(h.dir).Credential(agent.User))
+	if err != nil {
+		return 0, err
+	}
+	try := func() error {
+		url, err := broker.ReadURL(h.dir)
+		if err != nil {
+			return err
+		}
+		nc, err := broker.Dial(url, cred)
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		m, err := nc.RequestMsgWithContext(ctx, &nats.Msg{Subject: "intake." + agent.User, Data: raw})
+		if err == nil && !bytes.Contains(m.Data, []byte(`"leaf"`)) {
+			err = fmt.Errorf("refused: %.200s", m.Data)
+		}
+		return err
+	}
+	for {
+		err := try()
+		if err == nil {
+			return time.Since(p.since), nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-p.done:
+			return 0, fmt.Errorf("it ended: %w", p.err)
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	}
+}

@@ -1,0 +1,381 @@
+package resolver
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"pgregory.net/rapid"
+
+	"assay/events"
+	"assay/ledger"
+	"assay/resolver/criterion"
+)
+
+// reload saves the machine, writes that out and restores another from it.
+func reload(t fataler, m *Machine) *Machine {
+	raw, err := json.Marshal(m.save())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s savedMachine
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	out, err := restoreMachine(m.cfg, s, m.done)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func savedText(t fataler, m *Machine) string {
+	raw, err := json.Marshal(m.save(), json.Deterministic(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%s and %d settled", raw, len(m.done))
+}
+
+// A machine that is restored, wherever and however often, emits the same bytes
+// as one that folds from record 1, and ends in the same state.
+func TestRestoredFoldEmitsTheSame(t *testing.T) {
+	r := testRegistry(t)
+	rapid.Check(t, func(t *rapid.T) {
+		b := genBook(t)
+		straight := machineOf(b, r)
+		whole := b.fold(straight)
+		bodies := b.bodies
+		m := machineOf(b, r)
+		var out []Emission
+		for len(out) < len(whole) || int(m.Seq()) < len(bodies) {
+			k := rapid.IntRange(int(m.Seq()), len(bodies)).Draw(t, "cut")
+			b.bodies = bodies[:k]
+			out = append(out, b.fold(m)...)
+			b.bodies = bodies
+			before := savedText(t, m)
+			m = reload(t, m)
+			if after := savedText(t, m); after != before {
+				t.Fatalf("saved at %d\n%s\nrestored\n%s", k, before, after)
+			}
+			if k == len(bodies) {
+				break
+			}
+		}
+		if !equalEmissions(out, whole) {
+			t.Fatalf("%d emissions, want %d or others", len(out), len(whole))
+		}
+		if a, b := savedText(t, m), savedText(t, straight); a != b {
+			t.Fatalf("in the end\n%s\nwant\n%s", a, b)
+		}
+	})
+}
+
+// What a segment does not hold any more is in the state: samples outlive the
+// segments that a source remembers.
+func TestRestoredSamplesOutliveSegments(t *testing.T) {
+	const day = 24 * 3600
+	late := strings.Replace(low, `"10m"`, `"30d"`, 1)
+	for _, restored := range []bool{false, true} {
+		b := newBook(t)
+		b.predict(0, "p", late)
+		b.seal(66, 65, ticks(5, 30, 1)...)
+		b.seal(20*day, 20*day-1, sample("beat", 20*day-2, 1))
+		m := machineOf(b, testRegistry(t))
+		b.fold(m)
+		if n := len(m.order[0].segments); n != 1 {
+			t.Fatalf("%d segments remembered, want the last one", n)
+		}
+		if restored {
+			m = reload(t, m)
+		}
+		b.blobs = make(map[string][]byte) // those of the past are not asked for
+		b.seal(20*day+1, 20*day, ticks(35, 60, 1)...)
+		d := resolutions(t, b.fold(m))["p"]
+		if d == nil || d.Verdict != Confirmed || len(d.Evidence.Refs) != 2 {
+			t.Errorf("restored %v: %+v", restored, d)
+		}
+	}
+}
+
+// stateOf is a service that keeps its state and saves it at each checkpoint.
+func stateOf(t testing.TB, m *memory, blobs Blobs, r *criterion.Registry, path string) *Service {
+	s := serviceOf(t, m, blobs, r)
+	s.cfg.State, s.saveEvery = path, 1
+	return s
+}
+
+// A service that is killed and started anywhere, with its state or an older
+// one, leaves the same resolutions as one that was never interrupted.
+func TestServiceResumes(t *testing.T) {
+	r := testRegistry(t)
+	blobs := make(memoryBlobs)
+	dir := t.TempDir()
+	resumed := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		source := genBook(rt)
+		copyBlobs(rt, source, blobs)
+		run := func(path string) string {
+			m := newMemory(rt)
+			start := func() *Service {
+				if path == "" {
+					return serviceOf(t, m, blobs, r)
+				}
+				s := stateOf(t, m, blobs, r, path)
+				s.saveEvery = 20 // a save is fsynced
+				return s
+			}
+			s, old := start(), []byte(nil)
+			for _, body := range source.bodies {
+				rec, err := ledger.ParseRecord(body)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				m.now = max(m.now, rec.RecordedAt.Sub(epoch).Seconds())
+				m.book.event(rec.RecordedAt, rec.Principal, rec.Event)
+				m.sign()
+				restart := 2
+				if path != "" {
+					restart = rapid.IntRange(0, 9).Draw(rt, "restart")
+				}
+				switch {
+				case restart == 0:
+					old, _ = os.ReadFile(path)
+				case restart == 1 && old != nil:
+					if err := os.WriteFile(path, old, 0o600); err != nil {
+						rt.Fatal(err)
+					}
+				}
+				if restart < 2 {
+					before := s.Applied()
+					if s = start(); before > 0 {
+						s.Advance(t.Context())
+						if s.saved > 0 {
+							resumed++
+						}
+					}
+				}
+				for { // its own records are under the next checkpoint
+					if ok, err := s.Advance(t.Context()); err != nil || !ok {
+						rt.Fatal(ok, err)
+					}
+					if m.signed == len(m.book.bodies) {
+						break
+					}
+					m.sign()
+				}
+				if s.Differed() != 0 {
+					rt.Fatal("a restart made other bytes")
+				}
+			}
+			os.Remove(path)
+			var out strings.Builder
+			for _, body := range m.book.bodies {
+				rec, _ := ledger.ParseRecord(body)
+				out.WriteString(rec.Principal)
+				out.Write(rec.Event)
+			}
+			return out.String()
+		}
+		if whole, restarted := run(""), run(filepath.Join(dir, "state")); whole != restarted {
+			rt.Fatalf("%s\nwith restarts\n%s", whole, restarted)
+		}
+	})
+	if resumed == 0 {
+		t.Error("no run began at a saved state")
+	}
+}
+
+// reseal makes the checksum of a changed state hold again.
+func reseal(raw []byte) []byte {
+	raw = raw[:len(raw)-sha256.Size]
+	sum := sha256.Sum256(raw)
+	return append(raw, sum[:]...)
+}
+
+// A state that does not fit the ledger, or this build, is dropped: the fold
+// begins at record 1 and ends where it would have ended.
+func TestStateIsTrustedOnlyAsFarAsTheLedgerBearsItOut(t *testing.T) {
+	r := testRegistry(t)
+	another := mustRegistry(t, signalOf("beat", criterion.Gauge, "beat"))
+	for name, tc := range map[string]struct {
+		state   func(raw []byte) []byte
+		ledger  func(m *memory)
+		reg     *criterion.Registry
+		resumed bool
+	}{
+		"as it was":       {resumed: true},
+		"longer by now":   {ledger: func(m *memory) { m.book.tick(100); m.sign() }, resumed: true},
+		"absent":          {state: func([]byte) []byte { return nil }},
+		"empty":           {state: func([]byte) []byte { return []byte{} }},
+		"cut off":         {state: func(raw []byte) []byte { return raw[:len(raw)-1] }},
+		"a flipped bit":   {state: func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }},
+		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 1"), []byte("state 2"), 1)) }},
+		"an unknown field": {state: func(raw []byte) []byte {
+			return reseal(bytes.Replace(raw, []byte(`"rules"`), []byte(`"later":1,"rules"`), 1))
+		}},
+		"another registry": {reg: another},
+		"another frontier, and the ledger grew": {
+			state: func(raw []byte) []byte {
+				at := bytes.Index(raw, []byte(`"frontier":"`)) + len(`"frontier":"`)
+				raw[at] ^= 1
+				return reseal(raw)
+			},
+			ledger: func(m *memory) { m.book.tick(100); m.sign() },
+		},
+		"another frontier": {state: func(raw []byte) []byte {
+			at := bytes.Index(raw, []byte(`"frontier":"`)) + len(`"frontier":"`)
+			raw[at] ^= 1
+			return reseal(raw)
+		}},
+		"another ledger of the same length": {ledger: func(m *memory) {
+			n := len(m.book.bodies)
+			m.book.bodies, m.book.head = nil, ledger.Hash{}
+			for i := range n {
+				m.book.tick(float64(i))
+			}
+		}},
+		"a shorter ledger": {ledger: func(m *memory) {
+			m.book.bodies = m.book.bodies[:2]
+			m.book.head = ledger.Leaf(m.book.bodies[1])
+			m.sign()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "state")
+			m, blobs := newMemory(t), make(memoryBlobs)
+			m.book.predict(0, "p", low)
+			m.book.seal(11, 10, ticks(5, 10, 1)...)
+			m.book.tick(12)
+			copyBlobs(t, m.book, blobs)
+			m.sign()
+			if ok, err := stateOf(t, m, blobs, r, path).Advance(t.Context()); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.state != nil {
+				if raw = tc.state(raw); raw == nil {
+					err = os.Remove(path)
+				} else {
+					err = os.WriteFile(path, raw, 0o600)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.ledger != nil {
+				tc.ledger(m)
+			}
+			reg := r
+			if tc.reg != nil {
+				reg = tc.reg
+			}
+			s := stateOf(t, m, blobs, reg, path)
+			s.saveEvery = 1 << 40
+			for range 2 { // the first may drop the state
+				if ok, err := s.Advance(t.Context()); err != nil {
+					t.Fatal(ok, err)
+				}
+			}
+			if resumed := s.saved > 0; resumed != tc.resumed {
+				t.Errorf("resumed %v, want %v", resumed, tc.resumed)
+			}
+			if int(s.Applied()) != m.signed {
+				t.Errorf("applied %d of %d", s.Applied(), m.signed)
+			}
+			straight := serviceOf(t, m, blobs, reg)
+			if ok, err := straight.Advance(t.Context()); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			if a, b := savedText(t, s.machine), savedText(t, straight.machine); a != b || s.tree.Root() != straight.tree.Root() {
+				t.Errorf("it is\n%s\nwant\n%s", a, b)
+			}
+		})
+	}
+}
+
+// Records that are not those which the checkpoint signs stop the service.
+func TestServiceStopsAtAnUnsignedRoot(t *testing.T) {
+	m := newMemory(t)
+	m.book.tick(0)
+	m.book.tick(1)
+	m.sign()
+	s := serviceOf(t, m, make(memoryBlobs), testRegistry(t))
+	s.cfg.Ledger = otherRoot{m}
+	if _, err := s.Advance(t.Context()); !errors.Is(err, ErrBroken) {
+		t.Errorf("%v, want ErrBroken", err)
+	}
+	if s.Applied() != 0 {
+		t.Errorf("%d records were applied", s.Applied())
+	}
+}
+
+// otherRoot signs something else.
+type otherRoot struct{ *memory }
+
+func (o otherRoot) Checkpoint(ctx context.Context) (ledger.Checkpoint, error) {
+	cp, err := o.memory.Checkpoint(ctx)
+	cp.Root[0] ^= 1
+	return cp, err
+}
+
+// A service that is stopped saves where it stands.
+func TestServiceSavesAtItsEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	m, blobs := newMemory(t), make(memoryBlobs)
+	m.book.tick(0)
+	m.sign()
+	s := serviceOf(t, m, blobs, testRegistry(t))
+	s.cfg.State = path
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	wait(t, "the fold", func() bool { return s.Applied() == 1 })
+	time.Sleep(5 * time.Millisecond)
+	cancel()
+	<-done
+	again := stateOf(t, m, blobs, testRegistry(t), path)
+	if ok, err := again.Advance(t.Context()); !ok || err != nil || again.saved != 1 {
+		t.Errorf("%v %v, saved at %d", ok, err, again.saved)
+	}
+}
+
+func FuzzDecodeState(f *testing.F) {
+	m := newMemory(f)
+	m.book.predict(0, "p", low)
+	m.book.predict(0, "q", strings.Replace(low, `"level"`, `"nothing"`, 1))
+	m.sign()
+	path := filepath.Join(f.TempDir(), "state")
+	if ok, err := stateOf(f, m, make(memoryBlobs), testRegistry(f), path).Advance(f.Context()); !ok || err != nil {
+		f.Fatal(ok, err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw[len(stateMagic) : len(raw)-sha256.Size])
+	f.Fuzz(func(t *testing.T, body []byte) {
+		st, err := decodeState(reseal(append(append([]byte(stateMagic), body...), make([]byte, sha256.Size)...)))
+		if err != nil {
+			if !errors.Is(err, errState) {
+				t.Fatal(err)
+			}
+			return
+		}
+		cfg := MachineConfig{Registry: testRegistry(t), Segments: m.book, Resolver: events.ResolverIdentity{}}
+		if _, err := restoreMachine(cfg, st.Machine, st.done); err == nil && st.tree.Size() != uint64(st.Machine.Seq) {
+			t.Fatal("the frontier is of another size")
+		}
+	})
+}
