@@ -557,7 +557,7 @@ func (s *sim) nothingIsLost() {
 
 // audit is what a sceptic does at the end.
 func (s *sim) audit() {
-	cps, err := logger.LoadCheckpoints(logger.Files(s.dir), s.key)
+	cps, err := logger.LoadCheckpoints(logger.Files(s.dir))
 	a := ledger.NewAuditor(ledger.Anchor{Key: s.vkey, Checkpoints: cps, Broken: err})
 	at := map[string]int{}
 	for i, b := range s.stream.stored {

@@ -195,6 +195,19 @@ type trusting struct{ note.Verifier }
 
 func (trusting) Verify([]byte, []byte) bool { return true }
 
+// writer is a durable.WriteFile of a test's.
+type writer func(path string, data []byte, mode fs.FileMode) error
+
+// prepare leaves all of the work to Commit.
+func (w writer) prepare(path string, data []byte, mode fs.FileMode) (logger.Pending, error) {
+	return pending(func() error { return w(path, data, mode) }), nil
+}
+
+type pending func() error
+
+func (p pending) Commit() error { return p() }
+func (p pending) Discard()      {}
+
 // simFiles are the checkpoints on file. The real files are what a reader sees;
 // this is what a crash leaves of them.
 type simFiles struct {
@@ -381,7 +394,7 @@ func (s *sim) incarnate() (*incarnation, logger.Config, context.Context) {
 	s.in = in
 	return in, logger.Config{
 		Dir: s.dir, Stream: simLine{in}, Clock: s.clock, NewID: s.seededIDs(7<<60 | s.starts), Software: "sim",
-		IndexFS: s.disk.FS(), WriteFile: in.writeFile, LowWater: 1000,
+		IndexFS: s.disk.FS(), Prepare: writer(in.writeFile).prepare, LowWater: 1000,
 		FreeBytes: func() (uint64, error) { return s.free.Load(), nil },
 	}, ctx
 }
