@@ -1,6 +1,7 @@
 package logger_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -72,7 +73,7 @@ var implementations = []struct {
 		e := brokertest.New(t)
 		d := &cutDialer{}
 		behaviour(t, &subject{
-			Stream: cutStream(t, e, d), other: cutStream(t, e, &cutDialer{}),
+			Stream: cutStream(t, e, d, 10*time.Second), other: cutStream(t, e, &cutDialer{}, 10*time.Second),
 			deaf: d.deafen, severed: func(n int) { d.sever(120 * n) }, heal: d.heal,
 		})
 	}},
@@ -139,14 +140,19 @@ var behaviours = []struct {
 				} else {
 					s.severed(n)
 				}
-				err := s.Append(t.Context(), ledger.Seq(next), simple(next, n))
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				err := s.Append(ctx, ledger.Seq(next), simple(next, n))
+				cancel()
 				if !errors.Is(err, stream.ErrUndecided) || errors.Is(err, stream.ErrWrongSequence) {
 					t.Fatalf("%d, %s lost: %v", n, what, err)
 				}
 				s.heal()
 				// The same bytes at the same place, until something is decided.
 				for range 100 {
-					if err = s.Append(t.Context(), ledger.Seq(next), simple(next, n)); !errors.Is(err, stream.ErrUndecided) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a broken connection takes a while to be noticed
+					err = s.Append(ctx, ledger.Seq(next), simple(next, n))
+					cancel()
+					if !errors.Is(err, stream.ErrUndecided) {
 						break
 					}
 				}
@@ -286,7 +292,7 @@ func (s *subject) holds(t *testing.T, n int) {
 }
 
 // cutStream is the real stream over a connection that d can cut.
-func cutStream(t testing.TB, e *brokertest.Env, d *cutDialer) *stream.Stream {
+func cutStream(t testing.TB, e *brokertest.Env, d *cutDialer, timeout time.Duration) *stream.Stream {
 	t.Helper()
 	url, err := broker.ReadURL(e.Dir)
 	if err != nil {
@@ -297,7 +303,7 @@ func cutStream(t testing.TB, e *brokertest.Env, d *cutDialer) *stream.Stream {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	s, err := stream.New(nc, stream.Config{Timeout: 300 * time.Millisecond})
+	s, err := stream.New(nc, stream.Config{Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,7 +122,7 @@ type brokerHouse struct {
 
 func newBrokerHouse(t *testing.T) *brokerHouse {
 	e, d := brokertest.New(t), &cutDialer{}
-	f := &faultyBroker{Stream: cutStream(t, e, d), other: cutStream(t, e, &cutDialer{})}
+	f := &faultyBroker{Stream: cutStream(t, e, d, 300*time.Millisecond), other: cutStream(t, e, &cutDialer{}, 10*time.Second)}
 	b := &brokerHouse{house: looseHouse(t, t.TempDir()), e: e, f: f, d: d}
 	b.cfg.Stream, b.cfg.Clock, b.cfg.Log = f, nil, zerolog.Nop()
 	if _, err := logger.CreateKeys(b.files(), "example.com/log"); err != nil {
@@ -242,7 +242,7 @@ func TestNeighboursOnTheBroker(t *testing.T) {
 	s = b.start()
 	b.publish(s)
 	other := looseHouse(t, t.TempDir())
-	other.cfg.Stream, other.cfg.Clock = cutStream(t, b.e, &cutDialer{}), nil
+	other.cfg.Stream, other.cfg.Clock = cutStream(t, b.e, &cutDialer{}, 10*time.Second), nil
 	copyDir(t, b.cfg.Dir, other.cfg.Dir)
 	o := other.start() // takes the ledger over
 	s.mustRefuse(principal.Agent, gate(t), "unavailable")

@@ -269,7 +269,7 @@ func (in *incarnation) reply(m *simMessage) func([]byte) {
 		if in.dead {
 			return
 		}
-		if in.crashes(atReply) {
+		if bytes.Contains(body, []byte(`"leaf"`)) && in.crashes(atReply) {
 			s.crash(in, 0)
 			return
 		}

@@ -225,6 +225,11 @@ func (s *sim) path(name string) string {
 func (in *incarnation) writeFile(path string, data []byte, _ fs.FileMode) error {
 	s := in.s
 	s.mu.Lock()
+	s.files.writes++
+	rng := rand.New(rand.NewPCG(s.seed, 5<<60|s.files.writes))
+	s.mu.Unlock()
+	time.Sleep(between(rng, time.Microsecond, 500*time.Microsecond))
+	s.mu.Lock()
 	defer s.mu.Unlock()
 	if in.dead {
 		return errGone
@@ -239,8 +244,6 @@ func (in *incarnation) writeFile(path string, data []byte, _ fs.FileMode) error 
 	case name != fmt.Sprint(cp.Size):
 		s.violate("the checkpoint of size %d is kept as %s", cp.Size, name)
 	}
-	s.files.writes++
-	rng := rand.New(rand.NewPCG(s.seed, 5<<60|s.files.writes))
 	stage := "whole"
 	if !s.calm && rng.Float64() < s.hostility.disk {
 		stage = []string{"nothing", "torn", "renamed"}[rng.IntN(3)]
