@@ -19,7 +19,8 @@ import (
 type failFS struct {
 	vfs.FS
 	fail *failure
-	// armed is set when Open is done: until then every error is Open's result.
+	// armed is set when Open is done: until then an error is Open's result,
+	// that of the directory by the latch.
 	armed atomic.Bool
 }
 
@@ -82,16 +83,16 @@ type logFile struct {
 }
 
 func (l *logFile) do(op func() error) error {
-	if !l.fs.armed.Load() {
-		return op()
-	}
 	if l.fs.failed() {
 		return nil
 	}
-	if err := op(); err != nil {
+	err := op()
+	// A failed sync of the directory makes Pebble panic during Open too.
+	if err != nil && (l.fs.armed.Load() || l.dir) {
 		l.fs.fail.set(err)
+		return nil
 	}
-	return nil
+	return err
 }
 
 func (l *logFile) Write(p []byte) (int, error) {

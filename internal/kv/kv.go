@@ -76,9 +76,12 @@ type Options struct {
 	// CacheBytes is the block cache's size; 0 means 32 MiB, or 16 without a log.
 	CacheBytes int64
 
-	// fs replaces the file system in tests that break it.
-	fs vfs.FS
+	// FS is the file system that the store is on; nil is the host's.
+	FS FS
 }
+
+// FS is a file system for a store; package kvtest has one that crashes.
+type FS = vfs.FS
 
 // Reader is what both a DB and a Snapshot offer.
 type Reader interface {
@@ -115,29 +118,57 @@ type DB struct {
 // Open opens the store in dir, creating it unless ReadOnly is set. A store that
 // is open already, here or in another process, gives ErrLocked.
 func Open(dir string, o Options) (*DB, error) {
-	if o.fs == nil {
-		o.fs = vfs.Default
+	if o.FS == nil {
+		o.FS = vfs.Default
 	}
 	if o.ReadOnly {
-		if at, err := pebble.Peek(dir, o.fs); errors.Is(err, fs.ErrNotExist) || err == nil && !at.Exists {
+		if at, err := pebble.Peek(dir, o.FS); errors.Is(err, fs.ErrNotExist) || err == nil && !at.Exists {
 			return nil, fmt.Errorf("open store %s: %w", dir, ErrNotFound)
 		}
 	}
 	fail := newFailure(o.Logger)
-	files := &failFS{FS: o.fs, fail: fail}
-	popts := pebbleOptions(o, files)
-	defer popts.Cache.Unref()
-	db, err := pebble.Open(dir, popts)
+	files := &failFS{FS: o.FS, fail: fail}
+	db, err := openPebble(dir, pebbleOptions(o, files), fail)
 	switch {
 	case err == nil:
 		files.armed.Store(true)
 		d := &DB{db: db, fail: fail, noLog: o.NoLog}
 		d.idle.L = &d.mu
+		if failed := d.Err(); failed != nil {
+			return nil, fmt.Errorf("open store %s: %w", dir, errors.Join(failed, d.Close()))
+		}
 		return d, nil
 	case isLocked(err):
 		return nil, fmt.Errorf("open store %s: %w", dir, ErrLocked)
 	}
 	return nil, fmt.Errorf("open store %s: %w", dir, err)
+}
+
+// openPebble is pebble.Open that comes back: what fails to be flushed while the
+// log is replayed, on a full disk say, Pebble tries again for ever. The lock is
+// then kept until the process ends.
+func openPebble(dir string, o *pebble.Options, fail *failure) (*pebble.DB, error) {
+	type opened struct {
+		db  *pebble.DB
+		err error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		defer o.Cache.Unref()
+		db, err := pebble.Open(dir, o)
+		done <- opened{db, err}
+	}()
+	select {
+	case r := <-done:
+		return r.db, r.err
+	case <-fail.ch:
+	}
+	select {
+	case r := <-done:
+		return r.db, r.err
+	case <-time.After(closeAfterFail):
+		return nil, fail.err()
+	}
 }
 
 func pebbleOptions(o Options, files *failFS) *pebble.Options {

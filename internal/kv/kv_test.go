@@ -158,7 +158,7 @@ func TestCheckpointHoldsUnsyncedCommits(t *testing.T) {
 // TestSyncSurvivesPowerLoss drops everything unsynced, as a power cut would.
 func TestSyncSurvivesPowerLoss(t *testing.T) {
 	mem := vfs.NewCrashableMem()
-	d := mustOpen(t, "db", Options{fs: mem})
+	d := mustOpen(t, "db", Options{FS: mem})
 	mustPut(t, d, true, "a", "1")
 	mustPut(t, d, false, "b", "2")
 	if err := d.Sync(); err != nil {
@@ -167,7 +167,7 @@ func TestSyncSurvivesPowerLoss(t *testing.T) {
 	mustPut(t, d, false, "c", "3")
 	cut := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0})
 	d.Close()
-	d = mustOpen(t, "db", Options{fs: cut})
+	d = mustOpen(t, "db", Options{FS: cut})
 	defer d.Close()
 	if got := keys(t, d, "", ""); got != "a=1 b=2" {
 		t.Errorf("after power loss: %q", got)
@@ -187,7 +187,7 @@ func TestWriteErrorIsReturned(t *testing.T) {
 				}
 				return nil
 			})
-			d := mustOpen(t, "db", Options{fs: errorfs.Wrap(mem, inj)})
+			d := mustOpen(t, "db", Options{FS: errorfs.Wrap(mem, inj)})
 			mustPut(t, d, true, "a", "1")
 			full.Store(true)
 			b := d.NewBatch()
@@ -219,7 +219,7 @@ func TestFlushErrorIsReturned(t *testing.T) {
 		}
 		return nil
 	})
-	d := mustOpen(t, "db", Options{fs: errorfs.Wrap(vfs.NewMem(), inj)})
+	d := mustOpen(t, "db", Options{FS: errorfs.Wrap(vfs.NewMem(), inj)})
 	full.Store(true)
 	val := make([]byte, 4<<20)
 	var err error

@@ -3,8 +3,6 @@ package logger
 import (
 	"testing"
 
-	"github.com/rs/zerolog"
-
 	"assay/ledger"
 )
 
@@ -51,7 +49,7 @@ func TestKeptFrontiers(t *testing.T) {
 	dir := t.TempDir()
 	tree := &ledger.Tree{}
 	var sizes []uint64
-	x, err := openIndex(dir, zerolog.Nop())
+	x, err := openIndex(dir, &Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +62,7 @@ func TestKeptFrontiers(t *testing.T) {
 			if err := x.close(); err != nil {
 				t.Fatal(err)
 			}
-			if x, err = openIndex(dir, zerolog.Nop()); err != nil {
+			if x, err = openIndex(dir, &Config{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"assay/internal/kv"
 	"assay/ledger"
 )
@@ -43,8 +41,8 @@ type idKey struct {
 	id        [16]byte
 }
 
-func openIndex(dir string, log zerolog.Logger) (*index, error) {
-	db, err := kv.Open(dir, kv.Options{Logger: log})
+func openIndex(dir string, cfg *Config) (*index, error) {
+	db, err := kv.Open(dir, kv.Options{Logger: cfg.Log, FS: cfg.IndexFS})
 	if err != nil {
 		return nil, fmt.Errorf("logger index: %w", err)
 	}

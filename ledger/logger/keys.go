@@ -199,7 +199,11 @@ func (l *Logger) saveCheckpoint(cp ledger.Checkpoint, raw []byte) error {
 		}
 		if before.Size > 0 && ledger.KeepCheckpoint(before.Size, cp.Size) {
 			kept := filepath.Join(l.files.Checkpoints(), strconv.FormatUint(before.Size, 10))
-			if err := durable.WriteFile(kept, old, 0o644); err != nil {
+			p, err := l.cfg.Prepare(kept, old, 0o644)
+			if err == nil {
+				err = p.Commit()
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -209,7 +213,7 @@ func (l *Logger) saveCheckpoint(cp ledger.Checkpoint, raw []byte) error {
 
 // store puts a file in its place unless the lease has ended.
 func (l *Logger) store(path string, raw []byte) error {
-	p, err := durable.Prepare(path, raw, 0o644)
+	p, err := l.cfg.Prepare(path, raw, 0o644)
 	if err != nil {
 		return err
 	}

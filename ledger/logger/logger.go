@@ -26,14 +26,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"assay/events"
 	"assay/internal/durable"
+	"assay/internal/kv"
 	"assay/ledger"
 	"assay/ledger/stream"
 	"assay/ledger/witness"
@@ -98,6 +101,13 @@ type Config struct {
 	// Witnesses says who is asked to cosign the checkpoints and how many must
 	// before one counts; nil asks nobody.
 	Witnesses *witness.Policy
+	// NewID makes the ids of the logger's own events; nil is uuid.NewV7.
+	NewID func() (uuid.UUID, error)
+	// IndexFS is the file system under index/; nil is the host's.
+	IndexFS kv.FS
+	// Prepare writes a checkpoint's file durably and whole; nil is
+	// durable.Prepare.
+	Prepare func(path string, data []byte, mode fs.FileMode) (Pending, error)
 	// Software names this build in ledger.opened and logger.started.
 	Software string
 	Log      zerolog.Logger
@@ -106,6 +116,27 @@ type Config struct {
 	Instance string
 
 	standby bool // opened by OpenStandby
+}
+
+// Pending is a file beside the one that it will replace: see durable.Pending.
+type Pending interface {
+	Commit() error
+	Discard()
+}
+
+func (c Config) withDefaults() Config {
+	if c.Clock == nil {
+		c.Clock = SystemClock()
+	}
+	if c.LowWater == 0 {
+		c.LowWater = 256 << 20
+	}
+	if c.Prepare == nil {
+		c.Prepare = func(path string, data []byte, mode fs.FileMode) (Pending, error) {
+			return durable.Prepare(path, data, mode)
+		}
+	}
+	return c
 }
 
 const (
@@ -209,17 +240,12 @@ type Status struct {
 func Open(ctx context.Context, cfg Config) (*Logger, error) { return open(ctx, cfg) }
 
 func open(ctx context.Context, cfg Config) (*Logger, error) {
-	if cfg.Clock == nil {
-		cfg.Clock = SystemClock()
-	}
-	if cfg.LowWater == 0 {
-		cfg.LowWater = 256 << 20
-	}
+	cfg = cfg.withDefaults()
 	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting, role: RoleActive}
 	if cfg.standby {
 		l.role = RoleStandby
 	}
-	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall}
+	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall, NewID: cfg.NewID}
 	lock, err := l.lockDir()
 	if err != nil {
 		return nil, fmt.Errorf("logger directory %s: %w", cfg.Dir, err)
@@ -240,7 +266,7 @@ func (l *Logger) open(ctx context.Context) error {
 	if l.keys, err = LoadKeys(l.files); err != nil {
 		return err
 	}
-	if l.index, err = openIndex(l.files.index(l.cfg.Instance), l.cfg.Log); err != nil {
+	if l.index, err = openIndex(l.files.index(l.cfg.Instance), &l.cfg); err != nil {
 		return err
 	}
 	l.cosign = newCosigner(l)

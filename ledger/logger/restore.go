@@ -48,7 +48,7 @@ func KnownHead(f Files) (size uint64, root ledger.Hash, err error) {
 	root = ledger.EmptyRoot
 	dirs, err := f.indexes()
 	for _, dir := range dirs {
-		x, err := openIndex(dir, zerolog.Nop())
+		x, err := openIndex(dir, &Config{Log: zerolog.Nop()})
 		if err != nil {
 			return 0, root, fmt.Errorf("logger index: %w", err)
 		}
@@ -106,7 +106,7 @@ func (l *Logger) restored(ctx context.Context, loss Loss) (err error) {
 	if l.keys, err = LoadKeys(l.files); err != nil {
 		return err
 	}
-	if l.index, err = openIndex(l.files.index(""), l.cfg.Log); err != nil {
+	if l.index, err = openIndex(l.files.index(""), &l.cfg); err != nil {
 		return err
 	}
 	l.w.init(l)

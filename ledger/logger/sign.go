@@ -53,11 +53,9 @@ func (l *Logger) sign() error {
 // checkpoint signs it. Calling it again after an interruption goes on from
 // there; on an opened ledger it does nothing. Only init calls it.
 func Genesis(ctx context.Context, cfg Config, recoveryKeySHA256 string) error {
-	if cfg.Clock == nil {
-		cfg.Clock = SystemClock()
-	}
+	cfg = cfg.withDefaults()
 	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting, role: RoleActive}
-	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall}
+	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall, NewID: cfg.NewID}
 	lock, err := durable.TryLock(l.files.lock())
 	if err != nil {
 		return fmt.Errorf("logger directory %s: %w", cfg.Dir, err)
@@ -70,13 +68,17 @@ func (l *Logger) genesis(ctx context.Context, recoveryKeySHA256 string) (err err
 	if l.keys, err = LoadKeys(l.files); err != nil {
 		return err
 	}
-	if l.index, err = openIndex(l.files.index(""), l.cfg.Log); err != nil {
+	if l.index, err = openIndex(l.files.index(""), &l.cfg); err != nil {
 		return err
 	}
 	l.w.init(l)
 	cps, err := LoadCheckpoints(l.files)
-	if err != nil || len(cps) > 0 {
+	if err != nil {
 		return err
+	}
+	if len(cps) > 0 {
+		// The attempt that wrote it may have failed at just this.
+		return durable.SyncDir(l.files.Checkpoints())
 	}
 	head, err := l.cfg.Stream.Head(ctx)
 	if err != nil {
