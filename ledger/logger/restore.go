@@ -89,16 +89,10 @@ type Loss struct {
 // record, and signs that. The stream and the checkpoints on file must be those
 // of the backup. Called again after an interruption it goes on from there.
 func Restored(ctx context.Context, cfg Config, loss Loss) error {
-	if cfg.Clock == nil {
-		cfg.Clock = SystemClock()
-	}
-	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting, role: RoleActive}
-	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall}
-	lock, err := durable.TryLock(l.files.lock())
+	l, err := alone(cfg)
 	if err != nil {
-		return fmt.Errorf("logger directory %s: %w", cfg.Dir, err)
+		return err
 	}
-	l.lock = lock
 	return errors.Join(l.restored(ctx, loss), l.release())
 }
 

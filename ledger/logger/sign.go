@@ -53,15 +53,24 @@ func (l *Logger) sign() error {
 // checkpoint signs it. Calling it again after an interruption goes on from
 // there; on an opened ledger it does nothing. Only init calls it.
 func Genesis(ctx context.Context, cfg Config, recoveryKeySHA256 string) error {
+	l, err := alone(cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.genesis(ctx, recoveryKeySHA256), l.release())
+}
+
+// alone is a logger for one act on a directory that no other logger uses.
+func alone(cfg Config) (*Logger, error) {
 	cfg = cfg.withDefaults()
 	l := &Logger{cfg: cfg, files: Files(cfg.Dir), state: Starting, role: RoleActive}
 	l.maker = events.Maker{Source: "urn:assay:logger", Now: cfg.Clock.Wall, NewID: cfg.NewID}
 	lock, err := durable.TryLock(l.files.lock())
 	if err != nil {
-		return fmt.Errorf("logger directory %s: %w", cfg.Dir, err)
+		return nil, fmt.Errorf("logger directory %s: %w", cfg.Dir, err)
 	}
 	l.lock = lock
-	return errors.Join(l.genesis(ctx, recoveryKeySHA256), l.release())
+	return l, nil
 }
 
 func (l *Logger) genesis(ctx context.Context, recoveryKeySHA256 string) (err error) {
