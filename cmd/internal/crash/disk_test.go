@@ -216,8 +216,9 @@ func TestFullDiskUnderServices(t *testing.T) {
 	c.settle()
 }
 
-// Index and views on a disk of their own that fills up: both stores fail for
-// good, and are opened again when there is room.
+// Index and views on a disk of their own that fills up: a store that fails there
+// fails for good, and is opened again when there is room. Mostly it is both; but
+// once one has failed, little is left to be written to the other.
 func TestFullDiskOfIndexAndViews(t *testing.T) {
 	t.Parallel()
 	disk, dir := disktest.Mount(t, 12), t.TempDir()
@@ -233,9 +234,9 @@ func TestFullDiskOfIndexAndViews(t *testing.T) {
 	c.load = c.startLoad(4)
 	c.flows("at first")
 	disktest.Leave(t, disk, 0)
-	c.await("both stores to fail", func() bool {
+	c.await("a store to fail", func() bool {
 		m := c.mends()
-		return m["the logger's index failed"] > 0 && m["the views' store failed"] > 0
+		return m["the logger's index failed"] > 0 || m["the views' store failed"] > 0
 	})
 	if !c.closed("agent.piper", mustTemplate(t, "gate.chosen").next()) {
 		t.Error("the agent is not told that the ledger is unavailable")
