@@ -34,7 +34,7 @@ func leavesOf(n int) []Hash {
 	return out
 }
 
-func mustInclusion(t testing.TB, leaves []Hash, i, size int) []Hash {
+func mustInclusion(t rapid.TB, leaves []Hash, i, size int) []Hash {
 	t.Helper()
 	want, err := WantInclusion(Index(i), uint64(size))
 	if err != nil {
@@ -52,7 +52,7 @@ func mustInclusion(t testing.TB, leaves []Hash, i, size int) []Hash {
 }
 
 // mustConsistency proves with nothing but the frontier at old and what follows.
-func mustConsistency(t testing.TB, leaves []Hash, old, size int) []Hash {
+func mustConsistency(t rapid.TB, leaves []Hash, old, size int) []Hash {
 	t.Helper()
 	want, err := WantConsistency(uint64(old), uint64(size))
 	if err != nil {
@@ -121,7 +121,7 @@ func TestProofsForAnyTwoSizes(t *testing.T) {
 		i := rapid.IntRange(0, size-1).Draw(t, "leaf")
 		old := rapid.IntRange(1, size).Draw(t, "old")
 		root := rootAt(leaves, size)
-		path := rapidInclusion(t, leaves, i, size)
+		path := mustInclusion(t, leaves, i, size)
 		if err := CheckInclusion(path, Index(i), leaves[i], uint64(size), root); err != nil {
 			t.Fatal(err)
 		}
@@ -133,22 +133,7 @@ func TestProofsForAnyTwoSizes(t *testing.T) {
 			t.Fatalf("tlog refuses the path: %v", err)
 		}
 		was, is := Checkpoint{origin, uint64(old), rootAt(leaves, old)}, Checkpoint{origin, uint64(size), root}
-		want, err := WantConsistency(was.Size, is.Size)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var frontier Tree
-		for _, l := range leaves[:old] {
-			frontier.Append(l)
-		}
-		c := NewCollector(&frontier, want)
-		for _, l := range leaves[old:size] {
-			c.Add(l)
-		}
-		cons, err := ProveConsistency(was.Size, is.Size, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cons := mustConsistency(t, leaves, old, size)
 		if err := CheckConsistency(cons, was, is); err != nil {
 			t.Fatal(err)
 		}
@@ -157,22 +142,6 @@ func TestProofsForAnyTwoSizes(t *testing.T) {
 			t.Fatalf("a proof with another %s passed", spoilt)
 		}
 	})
-}
-
-func rapidInclusion(t *rapid.T, leaves []Hash, i, size int) []Hash {
-	want, err := WantInclusion(Index(i), uint64(size))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := NewCollector(nil, want)
-	for _, l := range leaves[:size] {
-		c.Add(l)
-	}
-	path, err := ProveInclusion(Index(i), uint64(size), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // spoil changes one part of a good proof and returns what the check says.

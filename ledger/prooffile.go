@@ -98,14 +98,8 @@ func ParseInclusionProof(raw []byte) (*InclusionProof, error) {
 	p.Body = l.base64("extra ")
 	p.Index = Index(l.number("index "))
 	p.Path, p.Checkpoint = l.path()
-	if l.err == nil && len(raw) > MaxProof {
-		l.fail("%d bytes, the limit is %d", len(raw), MaxProof)
-	}
-	if l.err == nil && !bytes.Equal(p.Encode(), raw) {
-		l.fail("not in canonical form")
-	}
-	if l.err != nil {
-		return nil, l.err
+	if err := l.end(raw, p.Encode); err != nil {
+		return nil, err
 	}
 	return &p, nil
 }
@@ -116,14 +110,8 @@ func ParseConsistencyProof(raw []byte) (*ConsistencyProof, error) {
 	var p ConsistencyProof
 	p.Old = l.number("old ")
 	p.Path, p.Checkpoint = l.path()
-	if l.err == nil && len(raw) > MaxProof {
-		l.fail("%d bytes, the limit is %d", len(raw), MaxProof)
-	}
-	if l.err == nil && !bytes.Equal(p.Encode(), raw) {
-		l.fail("not in canonical form")
-	}
-	if l.err != nil {
-		return nil, l.err
+	if err := l.end(raw, p.Encode); err != nil {
+		return nil, err
 	}
 	return &p, nil
 }
@@ -139,6 +127,18 @@ func (l *lines) fail(format string, args ...any) {
 	if l.err == nil {
 		l.err = fmt.Errorf("%w: line %d: %s", ErrMalformedProof, l.n, fmt.Sprintf(format, args...))
 	}
+}
+
+// end holds what was read against the only way in which it may be written.
+func (l *lines) end(raw []byte, encode func() []byte) error {
+	switch {
+	case l.err != nil:
+	case len(raw) > MaxProof:
+		l.fail("%d bytes, the limit is %d", len(raw), MaxProof)
+	case !bytes.Equal(encode(), raw):
+		l.fail("not in canonical form")
+	}
+	return l.err
 }
 
 func (l *lines) next() string {
