@@ -320,7 +320,8 @@ func TestStatuses(t *testing.T) {
 		{"unavailable", structured, "{}", refusal("unavailable", &retry), nil, 503, "unavailable", "3"},
 		{"spool full", structured, "{}", nil, full, 503, "spool_full", "5"},
 		{"spool full for a batch", batch, "[{},{}]", nil, full, 503, "spool_full", "5"},
-		{"closed for good", structured, "{}", nil, errors.New("closed"), 503, "unavailable", "5"},
+		{"closed for good", structured, "{}", nil, publish.ErrClosed, 403, "forbidden", ""},
+		{"disk error", structured, "{}", nil, errors.New("disk"), 503, "unavailable", "5"},
 		{"spooled", structured, `{"id":"` + id + `"}`, func([]byte) publish.Answer { return publish.Answer{Spooled: true} }, nil, 202, "", ""},
 		{"a batch spooled", batch, `[{"id":"` + id + `"}]`, func([]byte) publish.Answer { return publish.Answer{Spooled: true} }, nil, 202, "", ""},
 	} {

@@ -137,10 +137,11 @@ func (g *Gateway) undelivered(answers []publish.Answer, err error) *problem {
 	switch {
 	case full(err):
 		p = refuseFor(http.StatusServiceUnavailable, fullAfter, codeSpoolFull, "the ledger is away and this principal's spool is full: send the same events again later")
+	case errors.Is(err, publish.ErrClosed):
+		p = refuse(http.StatusForbidden, codeForbidden, "the broker does not let this principal in: it was revoked, or has another key")
 	case errors.Is(err, context.Canceled):
 		p = refuseFor(http.StatusServiceUnavailable, 1, codeUnavailable, "the request was given up")
 	default:
-		// A connection that was closed for good: the broker refuses the credential.
 		g.cfg.Log.Error().Err(err).Msg("publish")
 		p = refuseFor(http.StatusServiceUnavailable, fullAfter, codeUnavailable, "the gateway cannot publish: its log says why")
 	}

@@ -113,10 +113,13 @@ func New(nc *nats.Conn, principal string) *Client {
 
 // NewClient publishes as the configuration says.
 func NewClient(cfg Config) *Client {
-	return &Client{
+	c := &Client{
 		nc: cfg.Conn, subject: "intake." + strings.Replace(cfg.Principal, "/", ".", 1), waiting: map[string]chan []byte{},
 		spooling: spooling{spool: cfg.Spool, patience: cmp.Or(cfg.Patience, DefaultPatience), refused: cfg.Refused},
 	}
+	// What is spooled from before says that the ledger was away.
+	c.away.Store(cfg.Spool != nil && !cfg.Spool.Empty())
+	return c
 }
 
 // Pending is an event on its way.

@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,10 @@ import (
 // ErrSpooled means that the event is on this client's disk and will be
 // delivered, under the same id. It is not a receipt: the ledger may refuse it.
 var ErrSpooled = errors.New("spooled: on disk, to be delivered when the ledger is there again")
+
+// ErrClosed means that nothing is published over this connection any more: it
+// was closed, or the broker refuses the credential for good.
+var ErrClosed = errors.New("the connection to the broker is closed for good")
 
 // DefaultPatience is how long a client with a spool tries to deliver an event.
 const DefaultPatience = 3 * time.Second
@@ -45,8 +50,11 @@ func (c *Client) publishOrSpool(ctx context.Context, batch [][]byte) ([]Answer, 
 			return answers, nil
 		}
 	}
-	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(ctx.Err(), context.Canceled) {
-		return answers, err // nobody would ever forward it, or the caller left
+	switch { // nobody would ever forward it, or the caller left
+	case c.nc.IsClosed():
+		return answers, fmt.Errorf("%w: %w", ErrClosed, err)
+	case errors.Is(err, nats.ErrMaxPayload) || errors.Is(ctx.Err(), context.Canceled):
+		return answers, err
 	}
 	c.away.Store(true)
 	return answers, c.keep(answers, batch)
@@ -106,8 +114,8 @@ func hopeless(event []byte) *Refusal {
 }
 
 // Forward delivers what is spooled, in order, until ctx ends or nothing can be
-// delivered any more: the connection or the spool was closed, or the spool's
-// files were altered (spool.ErrCorrupt). One Forward runs at a time.
+// delivered any more: ErrClosed, spool.ErrClosed, or spool.ErrCorrupt for files
+// that were altered. One Forward runs at a time.
 func (c *Client) Forward(ctx context.Context) error {
 	for {
 		b, err := c.spool.Peek(ctx, forwardEvents, forwardBytes)
@@ -116,8 +124,11 @@ func (c *Client) Forward(ctx context.Context) error {
 		}
 		answers, err := c.publishBatch(ctx, b.Events)
 		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed) {
+			if ctx.Err() != nil {
 				return err
+			}
+			if c.nc.IsClosed() {
+				return fmt.Errorf("%w: %w", ErrClosed, err)
 			}
 			select { // an answer that is none: ask again
 			case <-ctx.Done():

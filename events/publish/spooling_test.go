@@ -193,7 +193,7 @@ func TestClosedConnectionSpoolsNothing(t *testing.T) {
 	nc := h.Connect("agent.piper")
 	c := publish.NewClient(publish.Config{Conn: nc, Principal: "agent/piper", Spool: q})
 	nc.Close()
-	if _, err := c.Publish(h.Context(), mustGate(t)); !errors.Is(err, nats.ErrConnectionClosed) || !q.Empty() {
+	if _, err := c.Publish(h.Context(), mustGate(t)); !errors.Is(err, publish.ErrClosed) || !errors.Is(err, nats.ErrConnectionClosed) || !q.Empty() {
 		t.Errorf("%v, %+v", err, q.Stats())
 	}
 }

@@ -126,7 +126,8 @@ func (g *Gateway) outlet(hub *Hub, id string, limit int64) (*outlet, error) {
 			log.Msg("a crash cut the spool's last event off; nobody was told that it was taken")
 		}
 	}
-	if o.conn, err = hub.DialAs(cred, true, nats.RetryOnFailedConnect(true)); err != nil {
+	// Not in process: there, a revoked principal's connection is never closed.
+	if o.conn, err = hub.DialAs(cred, false, nats.RetryOnFailedConnect(true)); err != nil {
 		return nil, errors.Join(err, o.spool.Close())
 	}
 	o.client = publish.NewClient(publish.Config{

@@ -364,6 +364,35 @@ func TestGatewayOutlastsItsConfiguration(t *testing.T) {
 	}
 }
 
+// TestGatewayRevokedPrincipal: whom the broker does not let in any more is told
+// so, and is promised nothing.
+func TestGatewayRevokedPrincipal(t *testing.T) {
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","callers":[{"uid":%d,"principal":"agent/other"}]}`, os.Getuid()))
+	h.startLogger()
+	h.startGateway()
+	if status, answer := h.post(os.Getuid(), oneEvent, mustGate(t)); status != 200 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if err := principal.Dir(h.dir).Revoke("agent/other", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.broker.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		status, answer := h.post(os.Getuid(), oneEvent, mustGate(t))
+		if status == 403 && strings.Contains(answer, `"forbidden"`) {
+			break
+		}
+		if status != 202 || time.Now().After(deadline) {
+			t.Fatalf("%d %s", status, answer)
+		}
+	}
+	if records := h.recorded(); len(records) != 1 {
+		t.Errorf("%d records", len(records))
+	}
+}
+
 func TestGatewayRefusesToStart(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"nobody of that name": {`{"v":1,"socket":"SOCKET","callers":[{"uid":1,"principal":"agent/nobody"}]}`, "no credential of agent/nobody"},
