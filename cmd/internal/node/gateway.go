@@ -26,7 +26,7 @@ import (
 
 // GatewayConfig says how the gateway runs; who may call it is in DIR/gateway.json.
 type GatewayConfig struct {
-	// LowWater is the room in bytes that blobs leave on the disk.
+	// LowWater is the room in bytes that the logger needs; 0 is DefaultLowWater.
 	LowWater uint64
 	// Patience is how long an event is tried before it is spooled; 0 is the
 	// client's default.
@@ -36,13 +36,14 @@ type GatewayConfig struct {
 
 // Gateway is a running gateway with a connection and a spool for each principal.
 type Gateway struct {
-	dir      Dir
-	cfg      GatewayConfig
-	door     *gateway.Gateway
-	outlets  map[string]*outlet // by role/name
-	stop     <-chan struct{}
-	cancel   context.CancelFunc
-	forwards sync.WaitGroup
+	dir       Dir
+	cfg       GatewayConfig
+	door      *gateway.Gateway
+	outlets   map[string]*outlet // by role/name
+	blobBytes int64              // of one blob, at most
+	stop      <-chan struct{}
+	cancel    context.CancelFunc
+	forwards  sync.WaitGroup
 }
 
 // outlet is one principal's way out.
@@ -74,6 +75,7 @@ func (g *Gateway) open(ctx context.Context, hub *Hub) error {
 	if err != nil {
 		return err
 	}
+	g.blobBytes = cmp.Or(file.BlobBytes, gateway.DefaultBlob)
 	publishers := map[string]gateway.Publisher{}
 	for _, c := range file.Callers {
 		if g.outlets[c.Principal] != nil {
@@ -178,14 +180,17 @@ func (g *Gateway) forward(ctx context.Context, id string, o *outlet) {
 	g.cfg.Log.Error().Err(err).Str("principal", id).Msg("the spool is not delivered until the gateway starts again")
 }
 
-// room keeps blobs off a disk that is nearly full.
+// room keeps blobs off a disk that is nearly full. They leave twice what the
+// logger needs, however many are being uploaded: an agent must not be able to
+// close the ledger with them.
 func (g *Gateway) room() error {
 	free, err := freeBytes(g.dir.Blobs())
 	if err != nil {
 		return err
 	}
-	if mark := cmp.Or(g.cfg.LowWater, DefaultLowWater); free < mark {
-		return fmt.Errorf("%d bytes free, the mark is %d", free, mark)
+	mark := 2*cmp.Or(g.cfg.LowWater, DefaultLowWater) + uint64(len(g.outlets))*uint64(g.blobBytes)
+	if free < mark {
+		return fmt.Errorf("%d bytes free, uploads leave %d", free, mark)
 	}
 	return nil
 }

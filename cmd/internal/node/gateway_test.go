@@ -364,6 +364,42 @@ func TestGatewayOutlastsItsConfiguration(t *testing.T) {
 	}
 }
 
+// TestGatewayBlobs: uploads land in the directory's store, and leave the logger
+// its room.
+func TestGatewayBlobs(t *testing.T) {
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","blob_bytes":1000,"callers":[{"uid":%d,"principal":"agent/piper"}]}`, os.Getuid()))
+	h.startGateway()
+	put := func() (int, string) {
+		client := http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", h.socket) },
+		}}
+		req, err := http.NewRequest("PUT", "http://gateway/v1/blobs", strings.NewReader("what was said"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(raw)
+	}
+	status, answer := put()
+	list, err := ListBlobs(h.dir, nil)
+	if err != nil || status != 201 || len(list.Blobs) != 1 || !strings.Contains(answer, list.Blobs[0].Ref) {
+		t.Fatalf("%d %s, %+v, %v", status, answer, list, err)
+	}
+	h.gate.cfg.LowWater = 1 << 60
+	if status, answer := put(); status != 503 || !strings.Contains(answer, "uploads leave") {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
 // TestGatewayRevokedPrincipal: whom the broker does not let in any more is told
 // so, and is promised nothing.
 func TestGatewayRevokedPrincipal(t *testing.T) {

@@ -238,3 +238,21 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkAppend is one event of 600 bytes, fsynced, from 32 callers at a time.
+func BenchmarkAppend(b *testing.B) {
+	s, err := Open(Config{Dir: b.TempDir(), Principal: "agent/piper", Limit: 4 << 30})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	event := bytes.Repeat([]byte("x"), 600)
+	b.SetParallelism(16)
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			if err := s.Append(event); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
