@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"path/filepath"
 	"time"
 
 	"assay/cmd/internal/node"
@@ -94,7 +93,7 @@ func (a *app) changed(v principalView, verb string) error {
 		return err
 	}
 	live := true
-	sockets, err := filepath.Glob(filepath.Join(a.dir.Run(), "*.sock"))
+	sockets, err := a.dir.StatusSockets()
 	if err != nil {
 		return err
 	}

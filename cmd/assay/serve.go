@@ -9,7 +9,7 @@ import (
 )
 
 type serveCmd struct {
-	Service  string        `arg:"" enum:"broker,logger,projector,resolver,ingress,sensor" help:"broker, logger, projector, resolver, ingress or sensor."`
+	Service  string        `arg:"" enum:"broker,logger,projector,resolver,ingress,sensor,gateway" help:"broker, logger, projector, resolver, ingress, sensor or gateway."`
 	NATS     string        `name:"nats" help:"Use the external broker at this address. Default: the one that serves DIR." placeholder:"URL"`
 	Monitor  string        `help:"Monitoring address of the external broker (http://host:8222), to see that it fsyncs before it acks." placeholder:"URL"`
 	CredsDir string        `help:"Directory with the service's credentials. Default: DIR/creds." type:"path" placeholder:"DIR"`

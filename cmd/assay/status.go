@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"assay/cmd/internal/node"
@@ -20,7 +19,7 @@ func (c *statusCmd) Run(a *app) error {
 	if err := a.dir.Check(); err != nil {
 		return err
 	}
-	sockets, err := filepath.Glob(filepath.Join(a.dir.Run(), "*.sock"))
+	sockets, err := a.dir.StatusSockets()
 	if err != nil {
 		return err
 	}
@@ -61,6 +60,23 @@ func printWitnessing(w io.Writer, s *logger.Witnessing) {
 			fmt.Fprintf(w, ", failed: %s", visible(p.Error))
 		}
 		fmt.Fprintln(w)
+	}
+}
+
+func printGateway(w io.Writer, g *node.GatewayStatus) {
+	if g == nil {
+		return
+	}
+	fmt.Fprintf(w, "  gateway    %d events taken, %d spooled, %d blobs, %d connections\n", g.Taken, g.Spooled, g.Blobs, g.Connections)
+	for _, id := range slices.Sorted(maps.Keys(g.Spools)) {
+		s := g.Spools[id]
+		fmt.Fprintf(w, "             spool of %s: %d events, %d of %d bytes, %d refused when they were delivered\n", id, s.Events, s.Bytes, s.Limit, s.Refused)
+		if s.Trouble != "" {
+			fmt.Fprintf(w, "             TROUBLE: %s\n", visible(s.Trouble))
+		}
+	}
+	for _, code := range slices.Sorted(maps.Keys(g.Refused)) {
+		fmt.Fprintf(w, "             refused %d: %s\n", g.Refused[code], code)
 	}
 }
 
@@ -109,6 +125,7 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 		if r := s.Resolver; r != nil {
 			fmt.Fprintf(w, "  resolver   at %d, %d stored events differ from this engine's, %d records skipped\n", r.Applied, r.Differed, r.Skipped)
 		}
+		printGateway(w, s.Gateway)
 		for _, account := range slices.Sorted(maps.Keys(s.Refused)) {
 			fmt.Fprintf(w, "  refused by the broker: %d of %s\n", s.Refused[account], account)
 		}

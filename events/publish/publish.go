@@ -1,10 +1,16 @@
 // Package publish is the client side of an intake: it sends events, waits for
 // their receipts and, where none came, sends the same bytes again. The event
 // id makes that safe: the ledger takes an event once.
+//
+// With a spool, an event that cannot be delivered is written to disk and sent
+// when the ledger is there again. The caller is told so (ErrSpooled,
+// Answer.Spooled): it is a promise to deliver, not a receipt. The same event
+// published again later gets its receipt.
 package publish
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +22,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
+
+	"assay/events/publish/spool"
 )
 
 // ErrRefused means that the ledger will not take these bytes; the error is an
@@ -60,10 +68,13 @@ func (r *Refusal) Error() string {
 // Is makes errors.Is(err, ErrRefused) true where sending again is of no use.
 func (r *Refusal) Is(target error) bool { return target == ErrRefused && r.RetryAfter == nil }
 
-// Answer is a receipt or a refusal.
+// Answer is a receipt or a refusal, or with a spool the word that the event is
+// on its way.
 type Answer struct {
 	Receipt
 	Refusal *Refusal `json:"error,omitzero"`
+	// Spooled: the event is on this client's disk and will be delivered.
+	Spooled bool `json:"spooled,omitzero"`
 }
 
 // Client publishes as one principal. Its methods may be called from several
@@ -71,6 +82,7 @@ type Answer struct {
 type Client struct {
 	nc      *nats.Conn
 	subject string
+	spooling
 
 	mu      sync.Mutex
 	inbox   string // prefix of the reply subjects; "" before the first request
@@ -78,11 +90,36 @@ type Client struct {
 	waiting map[string]chan []byte // by the reply subject's last token
 }
 
+// Config says how a Client publishes.
+type Config struct {
+	// Conn must be connected as Principal (role/name).
+	Conn      *nats.Conn
+	Principal string
+	// Spool takes the events that cannot be delivered; nil: Publish waits as long
+	// as its context lasts. The caller runs Forward and closes the spool after it.
+	Spool *spool.Spool
+	// Patience is how long an event is tried before it is spooled; 0 is
+	// DefaultPatience.
+	Patience time.Duration
+	// Refused is told of a spooled event that the ledger then refused for good,
+	// and recorded as refused; nil: nobody is.
+	Refused func(event []byte, r *Refusal)
+}
+
 // New publishes over nc, which must be connected as principal (role/name).
 func New(nc *nats.Conn, principal string) *Client {
-	return &Client{
-		nc: nc, subject: "intake." + strings.Replace(principal, "/", ".", 1), waiting: map[string]chan []byte{},
+	return NewClient(Config{Conn: nc, Principal: principal})
+}
+
+// NewClient publishes as the configuration says.
+func NewClient(cfg Config) *Client {
+	c := &Client{
+		nc: cfg.Conn, subject: "intake." + strings.Replace(cfg.Principal, "/", ".", 1), waiting: map[string]chan []byte{},
+		spooling: spooling{spool: cfg.Spool, patience: cmp.Or(cfg.Patience, DefaultPatience), refused: cfg.Refused},
 	}
+	// What is spooled from before says that the ledger was away.
+	c.away.Store(cfg.Spool != nil && !cfg.Spool.Empty())
+	return c
 }
 
 // Pending is an event on its way.
@@ -95,7 +132,7 @@ type Pending struct {
 
 // Send publishes an event without waiting for its receipt, which Wait then
 // gives. Events sent one after another are chained in that order, but for one
-// that Wait has to send again.
+// that Wait has to send again. Send and Wait leave the spool alone.
 func (c *Client) Send(event []byte) *Pending {
 	if jsontext.Value(event).Kind() == '[' && isValue(event) {
 		// No event, but the intake would take it for a batch: as the only
@@ -115,8 +152,25 @@ func (p *Pending) Wait(ctx context.Context) (Receipt, error) {
 // Publish sends one event and waits until the ledger holds it. Without an
 // answer, or while the ledger is unavailable, it sends the same bytes again
 // until ctx ends. A refusal is a *Refusal.
+//
+// With a spool it does so for the client's patience at most and then spools the
+// event: ErrSpooled. While the ledger is known to be away, or does not catch up
+// with what is spooled, that is at once, so that events keep their order.
+// spool.ErrFull means that there was no room either. If ctx is cancelled
+// rather than out of time, the event is not spooled.
 func (c *Client) Publish(ctx context.Context, event []byte) (Receipt, error) {
-	return c.Send(event).Wait(ctx)
+	if c.spool == nil {
+		return c.Send(event).Wait(ctx)
+	}
+	answers, err := c.PublishBatch(ctx, [][]byte{event})
+	a := answers[0]
+	switch {
+	case a.Refusal != nil:
+		return Receipt{}, a.Refusal
+	case a.Spooled:
+		return Receipt{}, ErrSpooled
+	}
+	return a.Receipt, err
 }
 
 func (c *Client) receipt(ctx context.Context, event []byte, first *attempt, err error) (Receipt, error) {
@@ -143,7 +197,17 @@ func (c *Client) receipt(ctx context.Context, event []byte, first *attempt, err 
 // each other. Those that the ledger was unavailable for are sent again until
 // ctx ends. With an error the answers that came are returned all the same; an
 // event without one has neither leaf nor refusal.
+//
+// With a spool, events without an answer are spooled as Publish says, all of
+// them or none.
 func (c *Client) PublishBatch(ctx context.Context, batch [][]byte) ([]Answer, error) {
+	if c.spool == nil || len(batch) == 0 {
+		return c.publishBatch(ctx, batch)
+	}
+	return c.publishOrSpool(ctx, batch)
+}
+
+func (c *Client) publishBatch(ctx context.Context, batch [][]byte) ([]Answer, error) {
 	out := make([]Answer, len(batch))
 	var together, alone []int
 	for i, e := range batch {
@@ -170,7 +234,7 @@ func (c *Client) PublishBatch(ctx context.Context, batch [][]byte) ([]Answer, er
 		together = again
 	}
 	for _, i := range alone {
-		r, err := c.Publish(ctx, batch[i])
+		r, err := c.Send(batch[i]).Wait(ctx)
 		if err != nil && !errors.As(err, &out[i].Refusal) {
 			return out, err
 		}

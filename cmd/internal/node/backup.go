@@ -72,7 +72,7 @@ func Backup(ctx context.Context, c BackupConfig, open func() (Evidence, error)) 
 // plainFiles are what a backup has of DIR beside checkpoints and secrets; those
 // that are not there are left out. A witness's own state is none of them: put
 // back, it would have forgotten what it cosigned.
-var plainFiles = []string{"principals.json", "broker/services.json", "registry.json", "witness-policy.txt", "copies.json", "logger/key.pub"}
+var plainFiles = []string{"principals.json", "broker/services.json", "registry.json", "gateway.json", "witness-policy.txt", "copies.json", "logger/key.pub"}
 
 // secretFiles let whoever has them sign checkpoints and act as any principal.
 var secretFiles = []string{"logger/key", "logger/hmac.key"}

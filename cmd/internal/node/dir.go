@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"assay/internal/principal"
 	"assay/ledger/broker"
@@ -27,6 +28,7 @@ func (d Dir) Snapshots() string    { return d.join("snapshots") }
 func (d Dir) Registry() string     { return d.join("registry.json") }
 func (d Dir) Resolver() string     { return d.join("resolver") }
 func (d Dir) Run() string          { return d.join("run") }
+func (d Dir) Gateway() string      { return d.join("gateway") }
 func (d Dir) Socket() string       { return d.join("run", "assay.sock") }
 func (d Dir) Logger() logger.Files { return logger.Files(d.join("logger")) }
 
@@ -38,8 +40,25 @@ func (d Dir) Policy() string { return d.join("witness-policy.txt") }
 // needs nothing else of the directory.
 func (d Dir) Witness() witness.Dir { return witness.Dir(d.join("witness")) }
 
+// GatewayFile says who may call the gateway.
+func (d Dir) GatewayFile() string { return d.join("gateway.json") }
+
+// GatewaySocket is the gateway's door for callers.
+func (d Dir) GatewaySocket() string { return d.join("run", "gateway.sock") }
+
 // service is the socket of a service that runs alone.
-func (d Dir) service(name string) string { return d.join("run", name+".sock") }
+func (d Dir) service(name string) string {
+	if name == "gateway" {
+		name = "gateway-status" // gateway.sock is for its callers
+	}
+	return d.join("run", name+".sock")
+}
+
+// StatusSockets are the sockets in DIR/run on which services tell their status.
+func (d Dir) StatusSockets() ([]string, error) {
+	all, err := filepath.Glob(filepath.Join(d.Run(), "*.sock"))
+	return slices.DeleteFunc(all, func(s string) bool { return s == d.GatewaySocket() }), err
+}
 
 // DefaultDir is $XDG_STATE_HOME/assay, or its default below the home directory.
 func DefaultDir() (string, error) {

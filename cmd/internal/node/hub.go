@@ -47,6 +47,16 @@ func LocalHub(dir Dir) (*Hub, error) {
 	return h, nil
 }
 
+// awaitedHub is LocalHub for who can wait until a broker runs on DIR.
+func awaitedHub(dir Dir) *Hub {
+	h, err := LocalHub(dir)
+	if err != nil { // the address is read anew at each attempt
+		h = RemoteHub("nats://"+broker.DefaultListen, dir.Creds())
+		h.local = dir
+	}
+	return h
+}
+
 // ErrUnsafeBroker means that the broker would lose or change what it acked.
 var ErrUnsafeBroker = errors.New("the broker is not fit for a ledger")
 

@@ -10,7 +10,7 @@ import (
 // ServiceConfig says which service runs alone in this process.
 type ServiceConfig struct {
 	UpConfig
-	Service string // broker, logger, projector, resolver, ingress or sensor
+	Service string // broker, logger, projector, resolver, ingress, sensor or gateway
 	// NATS is the external broker's address, Monitor its monitoring address and
 	// CredsDir where the credentials are; "" is the broker that serves Dir.
 	NATS, Monitor, CredsDir string
@@ -18,7 +18,7 @@ type ServiceConfig struct {
 
 // Service is one service in a process of its own. It answers on
 // DIR/run/<service>.sock, or <service>-<instance>.sock; the projector, which holds the views, on
-// DIR/run/assay.sock.
+// DIR/run/assay.sock, and the gateway on gateway-status.sock.
 type Service struct {
 	name   string
 	hub    *Hub
@@ -95,6 +95,12 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 			return err
 		}
 		s.wait, s.status = t.Wait, func(st *Status) { st.Telemetry = t.StatusOf() }
+	case "gateway":
+		g, err := StartGateway(ctx, cfg.Dir, s.hub, GatewayConfig{LowWater: cfg.lowWater(), Log: cfg.Log})
+		if err != nil {
+			return err
+		}
+		s.wait, s.status = g.Wait, func(st *Status) { st.Gateway = g.StatusOf() }
 	default:
 		return fmt.Errorf("no service is called %q", cfg.Service)
 	}
@@ -116,6 +122,9 @@ func (s *Service) startBroker(ctx context.Context, cfg ServiceConfig) error {
 }
 
 func (c ServiceConfig) hub() (*Hub, error) {
+	if c.NATS == "" && c.Service == "gateway" {
+		return awaitedHub(c.Dir), nil
+	}
 	if c.NATS == "" {
 		return LocalHub(c.Dir)
 	}

@@ -33,6 +33,8 @@ type UpConfig struct {
 	Instance string
 	// Watch are pids whose memory and life the host sensor reads from the start.
 	Watch []int
+	// Gateway runs the HTTP gateway beside the other services.
+	Gateway bool
 	// Sensor and Seal are the host sensor's interval and the longest time for
 	// which samples stay unsealed; zero means one second each.
 	Sensor, Seal time.Duration
@@ -49,6 +51,7 @@ type Up struct {
 	Views  *Projector
 	Tele   *Telemetry
 	Judge  *Resolver
+	Door   *Gateway // nil without one
 	socket *Socket
 
 	cancel context.CancelFunc
@@ -92,6 +95,12 @@ func (u *Up) start(ctx context.Context) (err error) {
 		return err
 	}
 	u.run("resolver", u.Judge.Wait)
+	if c.Gateway {
+		if u.Door, err = StartGateway(ctx, c.Dir, u.Hub, GatewayConfig{LowWater: c.lowWater(), Log: c.Log}); err != nil {
+			return err
+		}
+		u.run("gateway", u.Door.Wait)
+	}
 	u.socket, err = ListenSocket(c.Dir.Socket(), u.mux())
 	return err
 }
@@ -160,6 +169,7 @@ type Status struct {
 	Projector *ProjectorStatus  `json:"projector,omitzero"`
 	Telemetry *TelemetryStatus  `json:"telemetry,omitzero"`
 	Resolver  *ResolverStatus   `json:"resolver,omitzero"`
+	Gateway   *GatewayStatus    `json:"gateway,omitzero"`
 	Refused   map[string]uint64 `json:"refused_by_broker,omitzero"` // by principal or account, counted from the broker's log
 }
 
@@ -167,7 +177,7 @@ type Status struct {
 func (u *Up) Status() Status {
 	return Status{
 		Services: "up", URL: u.Hub.URL(), Sync: u.Broker.SyncMode(), Broker: u.Broker.statusOf(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
-		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Refused: refusals(u.Broker.Broker),
+		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Gateway: u.Door.StatusOf(), Refused: refusals(u.Broker.Broker),
 	}
 }
 

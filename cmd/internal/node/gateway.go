@@ -1,0 +1,247 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"assay/events/gateway"
+	"assay/events/publish"
+	"assay/events/publish/spool"
+	"assay/internal/blob"
+	"assay/internal/principal"
+)
+
+// GatewayConfig says how the gateway runs; who may call it is in DIR/gateway.json.
+type GatewayConfig struct {
+	// LowWater is the room in bytes that the logger needs; 0 is DefaultLowWater.
+	LowWater uint64
+	// Patience is how long an event is tried before it is spooled; 0 is the
+	// client's default.
+	Patience time.Duration
+	Log      zerolog.Logger
+}
+
+// Gateway is a running gateway with a connection and a spool for each principal.
+type Gateway struct {
+	dir       Dir
+	cfg       GatewayConfig
+	door      *gateway.Gateway
+	outlets   map[string]*outlet // by role/name
+	blobBytes int64              // of one blob, at most
+	stop      <-chan struct{}
+	cancel    context.CancelFunc
+	forwards  sync.WaitGroup
+}
+
+// outlet is one principal's way out.
+type outlet struct {
+	conn    *nats.Conn
+	spool   *spool.Spool
+	client  *publish.Client
+	refused atomic.Uint64 // by the ledger, of what was spooled
+	trouble atomic.Pointer[string]
+}
+
+// StartGateway listens for callers. The broker may be away: events are spooled
+// meanwhile.
+func StartGateway(ctx context.Context, dir Dir, hub *Hub, cfg GatewayConfig) (*Gateway, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	g := &Gateway{dir: dir, cfg: cfg, outlets: map[string]*outlet{}, stop: ctx.Done(), cancel: cancel}
+	if err := g.open(ctx, hub); err != nil {
+		cancel()
+		return nil, errors.Join(err, g.close())
+	}
+	return g, nil
+}
+
+func (g *Gateway) open(ctx context.Context, hub *Hub) error {
+	file, err := gateway.Load(g.dir.GatewayFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		file, err = gateway.Own(), nil
+	}
+	if err != nil {
+		return err
+	}
+	g.blobBytes = cmp.Or(file.BlobBytes, gateway.DefaultBlob)
+	publishers := map[string]gateway.Publisher{}
+	for _, c := range file.Callers {
+		if g.outlets[c.Principal] != nil {
+			continue
+		}
+		o, err := g.outlet(hub, c.Principal, file.SpoolBytes)
+		if err != nil {
+			return err
+		}
+		g.outlets[c.Principal], publishers[c.Principal] = o, o.client
+	}
+	g.adopt(hub, file.SpoolBytes)
+	var blobs gateway.Blobs
+	if store, err := blob.Open(g.dir.Blobs()); err == nil {
+		blobs = store
+	} else {
+		g.cfg.Log.Warn().Err(err).Msg("the gateway takes no blobs")
+	}
+	g.door, err = gateway.Start(gateway.Config{
+		File: file, Dir: string(g.dir), Socket: g.dir.GatewaySocket(), Publishers: publishers,
+		Blobs: blobs, Room: g.room, Random: rand.Reader, Log: g.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	for id, o := range g.outlets {
+		g.forwards.Go(func() { g.forward(ctx, id, o) })
+	}
+	return nil
+}
+
+// outlet opens a principal's connection and spool.
+func (g *Gateway) outlet(hub *Hub, id string, limit int64) (*outlet, error) {
+	cred, err := principal.LoadCredential(principal.CredentialPath(hub.creds, userOf(id)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the gateway has no credential of %s, whom %s names: %w", id, g.dir.GatewayFile(), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o := &outlet{}
+	if o.spool, err = spool.Open(spool.Config{Dir: g.spoolOf(id), Principal: id, Limit: limit}); err != nil {
+		return nil, err
+	}
+	for _, t := range o.spool.Torn() {
+		log := g.cfg.Log.Warn().Str("principal", id).Str("segment", t.Segment).Int64("offset", t.Offset).Int64("bytes", t.Bytes)
+		if t.Damaged {
+			log.Msg("events of the spool were altered on disk; the segment is kept as .damaged")
+		} else {
+			log.Msg("a crash cut the spool's last event off; nobody was told that it was taken")
+		}
+	}
+	// Not in process: there, a revoked principal's connection is never closed.
+	if o.conn, err = hub.DialAs(cred, false, nats.RetryOnFailedConnect(true)); err != nil {
+		return nil, errors.Join(err, o.spool.Close())
+	}
+	o.client = publish.NewClient(publish.Config{
+		Conn: o.conn, Principal: id, Spool: o.spool, Patience: g.cfg.Patience,
+		Refused: func(event []byte, r *publish.Refusal) {
+			o.refused.Add(1)
+			g.cfg.Log.Warn().Str("principal", id).Str("code", r.Code).Str("pointer", r.Pointer).Msg("the ledger refused a spooled event")
+		},
+	})
+	return o, nil
+}
+
+func (g *Gateway) spoolOf(id string) string {
+	return filepath.Join(g.dir.Gateway(), "spool", userOf(id))
+}
+
+// adopt opens the spools of principals that no caller has any more: what was
+// promised is delivered, if the credential is still there.
+func (g *Gateway) adopt(hub *Hub, limit int64) {
+	entries, err := os.ReadDir(filepath.Join(g.dir.Gateway(), "spool"))
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		id := strings.Replace(e.Name(), ".", "/", 1)
+		if _, _, err := principal.ParseID(id); err != nil || g.outlets[id] != nil {
+			continue
+		}
+		o, err := g.outlet(hub, id, limit)
+		if err != nil {
+			g.cfg.Log.Error().Err(err).Str("principal", id).Msg("its spool stays as it is")
+			continue
+		}
+		g.outlets[id] = o
+	}
+}
+
+// forward delivers what is spooled until ctx ends. A connection that the broker
+// closed for good, as it does with a revoked principal's, leaves the spool as
+// it is.
+func (g *Gateway) forward(ctx context.Context, id string, o *outlet) {
+	err := o.client.Forward(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	text := fmt.Sprintf("nothing more is delivered until the gateway starts again: %v", err)
+	o.trouble.Store(&text)
+	g.cfg.Log.Error().Err(err).Str("principal", id).Msg("the spool is not delivered until the gateway starts again")
+}
+
+// room keeps blobs off a disk that is nearly full. They leave twice what the
+// logger needs, however many are being uploaded: an agent must not be able to
+// close the ledger with them.
+func (g *Gateway) room() error {
+	free, err := freeBytes(g.dir.Blobs())
+	if err != nil {
+		return err
+	}
+	mark := 2*cmp.Or(g.cfg.LowWater, DefaultLowWater) + uint64(len(g.outlets))*uint64(g.blobBytes)
+	if free < mark {
+		return fmt.Errorf("%d bytes free, uploads leave %d", free, mark)
+	}
+	return nil
+}
+
+// Wait returns once the gateway has stopped, after the context it was started
+// with ended.
+func (g *Gateway) Wait() error {
+	<-g.stop
+	return g.close()
+}
+
+func (g *Gateway) close() error {
+	var errs []error
+	if g.door != nil {
+		errs = append(errs, g.door.Close())
+	}
+	g.cancel()
+	g.forwards.Wait()
+	for _, o := range g.outlets {
+		o.conn.Close()
+		errs = append(errs, o.spool.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// GatewayStatus is what the gateway did, and what waits in its spools.
+type GatewayStatus struct {
+	gateway.Stats
+	TCP    string                 `json:"tcp,omitzero"` // address of the loopback port
+	Spools map[string]SpoolStatus `json:"spools"`       // by principal
+}
+
+// SpoolStatus is one principal's spool.
+type SpoolStatus struct {
+	spool.Stats
+	Refused uint64 `json:"refused"`          // by the ledger, of what was spooled
+	Trouble string `json:"trouble,omitzero"` // why nothing is delivered
+}
+
+// StatusOf is nil where no gateway runs.
+func (g *Gateway) StatusOf() *GatewayStatus {
+	if g == nil {
+		return nil
+	}
+	st := &GatewayStatus{Stats: g.door.Stats(), TCP: g.door.TCPAddr(), Spools: map[string]SpoolStatus{}}
+	for id, o := range g.outlets {
+		s := SpoolStatus{Stats: o.spool.Stats(), Refused: o.refused.Load()}
+		if t := o.trouble.Load(); t != nil {
+			s.Trouble = *t
+		}
+		st.Spools[id] = s
+	}
+	return st
+}

@@ -1,0 +1,447 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/rs/zerolog"
+
+	"assay/events"
+	"assay/events/publish"
+	"assay/internal/principal"
+	"assay/ledger"
+)
+
+// gatewayHouse is a broker and a gateway; the logger comes and goes.
+type gatewayHouse struct {
+	t      *testing.T
+	dir    Dir
+	socket string
+	broker *kept
+	hub    *Hub
+	gate   *Gateway
+	logger context.CancelFunc
+	ended  chan error
+}
+
+func newGatewayHouse(t *testing.T, file string) *gatewayHouse {
+	t.Helper()
+	open, err := os.MkdirTemp("", "assay-gateway-") // t.TempDir is closed to other users
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(open) })
+	if err := os.Chmod(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := &gatewayHouse{t: t, dir: Dir(t.TempDir()), socket: filepath.Join(open, "gateway.sock")}
+	if _, err := Init(t.Context(), InitConfig{Dir: h.dir, OfflineDir: t.TempDir(), Origin: "example.com/log", Software: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := principal.Dir(h.dir).Add(principal.New(principal.Agent, "other", "production")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.dir.GatewayFile(), []byte(strings.ReplaceAll(file, "SOCKET", h.socket)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if h.broker, err = startBroker(UpConfig{Dir: h.dir, Log: zerolog.Nop()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.broker.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	h.hub = EmbeddedHub(h.broker.Broker, h.dir.Creds())
+	return h
+}
+
+func (h *gatewayHouse) startLogger() {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l, err := StartLogger(ctx, h.hub, true, UpConfig{Dir: h.dir, Software: "test", Log: zerolog.Nop()})
+	if err != nil {
+		cancel()
+		h.t.Fatal(err)
+	}
+	h.logger, h.ended = cancel, make(chan error, 1)
+	go func() { h.ended <- l.Wait() }()
+	h.t.Cleanup(h.stopLogger)
+}
+
+func (h *gatewayHouse) stopLogger() {
+	h.t.Helper()
+	if h.logger == nil {
+		return
+	}
+	h.logger()
+	if err := <-h.ended; err != nil && !errors.Is(err, context.Canceled) {
+		h.t.Error(err)
+	}
+	h.logger = nil
+}
+
+func (h *gatewayHouse) startGateway() {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var err error
+	if h.gate, err = StartGateway(ctx, h.dir, h.hub, GatewayConfig{LowWater: 1, Patience: 300 * time.Millisecond, Log: zerolog.Nop()}); err != nil {
+		cancel()
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		cancel()
+		if err := h.gate.Wait(); err != nil {
+			h.t.Error(err)
+		}
+	})
+}
+
+// post sends a body as a uid, which must be the test's own unless that is root.
+func (h *gatewayHouse) post(uid int, contentType string, body []byte) (status int, answer string) {
+	h.t.Helper()
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return dialAs(h.socket, uid) },
+	}}
+	resp, err := client.Post("http://gateway/v1/events", contentType, bytes.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return resp.StatusCode, string(raw)
+}
+
+// dialAs connects as another user: the raw call changes one thread alone, which
+// ends with the goroutine because it stays locked.
+func dialAs(socket string, uid int) (net.Conn, error) {
+	if uid == os.Getuid() {
+		return net.Dial("unix", socket)
+	}
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread()
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+			done <- result{nil, errno}
+			return
+		}
+		c, err := net.Dial("unix", socket)
+		done <- result{c, err}
+	}()
+	r := <-done
+	return r.conn, r.err
+}
+
+// recorded are the records behind the first two that no clock tick made.
+func (h *gatewayHouse) recorded() (out []ledger.Record) {
+	h.t.Helper()
+	s, nc, err := h.hub.OpenReader(principal.ReadOperator)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer nc.Close()
+	head, err := s.Head(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	err = s.Read(h.t.Context(), 1, head.Last, func(_ ledger.Seq, body []byte) error {
+		r, err := ledger.ParseRecord(body)
+		if err == nil && !strings.HasPrefix(r.Principal, "logger/") {
+			out = append(out, r)
+		}
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return out
+}
+
+func mustGate(t *testing.T) []byte {
+	t.Helper()
+	ev, err := events.Maker{Source: "urn:test"}.New(&events.GateChosen{Action: "KNOW"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := events.Encode(ev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+const oneEvent = "application/cloudevents+json"
+
+// TestGateway: receipts of the real ledger, an absence of the logger, a full
+// spool, and the return.
+func TestGateway(t *testing.T) {
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","spool_bytes":3000,"callers":[{"uid":%d,"principal":"agent/piper"}]}`, os.Getuid()))
+	h.startLogger()
+	h.startGateway()
+	uid := os.Getuid()
+	var want []string
+	first := mustGate(t)
+	status, answer := h.post(uid, oneEvent, first)
+	var receipt publish.Answer
+	if err := json.Unmarshal([]byte(answer), &receipt); err != nil || status != 200 || receipt.Seq == nil || receipt.Leaf == "" {
+		t.Fatalf("%d %s", status, answer)
+	}
+	want = append(want, string(first))
+	if _, again := h.post(uid, oneEvent, first); again != answer {
+		t.Errorf("the same event again: %s, first %s", again, answer)
+	}
+	other := bytes.Replace(first, []byte("KNOW"), []byte("TEST"), 1)
+	if status, answer := h.post(uid, oneEvent, other); status != 409 || !strings.Contains(answer, `"conflict"`) {
+		t.Errorf("other bytes: %d %s", status, answer)
+	}
+	if status, answer := h.post(uid, oneEvent, []byte("nonsense")); status != 400 || !strings.Contains(answer, `"bad_json"`) {
+		t.Errorf("nonsense: %d %s", status, answer)
+	}
+	if status, answer := h.post(uid, oneEvent, bytes.Replace(mustGate(t), []byte("KNOW"), bytes.Repeat([]byte("K"), 70_000), 1)); status != 413 || !strings.Contains(answer, "dataref") {
+		t.Errorf("large: %d %s", status, answer)
+	}
+
+	h.stopLogger()
+	full := false
+	for range 20 {
+		raw := mustGate(t)
+		status, answer := h.post(uid, oneEvent, raw)
+		if full = status == 503; full {
+			if !strings.Contains(answer, `"spool_full"`) {
+				t.Errorf("%d %s", status, answer)
+			}
+			break
+		}
+		if status != 202 || !strings.Contains(answer, `{"spooled":true,"id":"`) {
+			t.Fatalf("%d %s", status, answer)
+		}
+		want = append(want, string(raw))
+	}
+	spool := h.gate.StatusOf().Spools["agent/piper"]
+	if !full || spool.Events != len(want)-1 || spool.Bytes == 0 || len(want) < 4 {
+		t.Fatalf("full: %v, %+v", full, spool)
+	}
+	h.startLogger()
+	h.drained("agent/piper")
+	last := mustGate(t)
+	if status, answer := h.post(uid, oneEvent, last); status != 200 {
+		t.Errorf("after the return: %d %s", status, answer)
+	}
+	want = append(want, string(last))
+	var got []string
+	for _, r := range h.recorded() {
+		if r.Principal != "agent/piper" {
+			t.Errorf("record %d is of %s", r.Seq, r.Principal)
+		}
+		got = append(got, string(r.Event))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("recorded %d events, want %d, or in another order", len(got), len(want))
+	}
+	if st := h.gate.StatusOf(); st.Spooled != uint64(len(want)-2) || st.Refused["conflict"] != 1 || st.Refused["spool_full"] != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func (h *gatewayHouse) drained(id string) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute)
+	defer cancel()
+	if err := h.gate.outlets[id].spool.Drained(ctx); err != nil {
+		h.t.Fatalf("%v: %+v", err, h.gate.StatusOf())
+	}
+}
+
+// TestGatewayKnowsItsCallers: a real second user's events are recorded as her
+// principal's, another's are not taken.
+func TestGatewayKnowsItsCallers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root: no second Unix user is made")
+	}
+	name := addUser(t)
+	u, err := user.Lookup(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","mode":"0666","callers":[{"user":%q,"principal":"agent/other"},{"uid":0,"principal":"agent/piper"}]}`, name))
+	h.startLogger()
+	h.startGateway()
+	hers, own := mustGate(t), mustGate(t)
+	for _, c := range []struct {
+		uid    int
+		raw    []byte
+		status int
+	}{{uid, hers, 200}, {0, own, 200}, {uid + 100_000, mustGate(t), 403}} {
+		if status, answer := h.post(c.uid, oneEvent, c.raw); status != c.status {
+			t.Errorf("uid %d: %d %s", c.uid, status, answer)
+		}
+	}
+	records := h.recorded()
+	if len(records) != 2 {
+		t.Fatalf("%d records", len(records))
+	}
+	for _, r := range records {
+		want := "agent/piper"
+		if string(r.Event) == string(hers) {
+			want = "agent/other"
+		}
+		if r.Principal != want {
+			t.Errorf("record %d is of %s, want %s", r.Seq, r.Principal, want)
+		}
+	}
+}
+
+// addUser makes a system user for the time of the test.
+func addUser(t *testing.T) string {
+	t.Helper()
+	name := fmt.Sprintf("assayt%d", os.Getpid())
+	if out, err := exec.Command("useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name).CombinedOutput(); err != nil {
+		t.Skipf("no second Unix user can be made: %v %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("userdel", name).CombinedOutput(); err != nil {
+			t.Errorf("remove the user %s: %v %s", name, err, out)
+		}
+	})
+	return name
+}
+
+// TestGatewayOutlastsItsConfiguration: what was promised to a caller who is no
+// longer listed is delivered all the same.
+func TestGatewayOutlastsItsConfiguration(t *testing.T) {
+	file := `{"v":1,"socket":"SOCKET","callers":[{"uid":%d,"principal":"agent/%s"}]}`
+	h := newGatewayHouse(t, fmt.Sprintf(file, os.Getuid(), "other"))
+	ctx, cancel := context.WithCancel(t.Context())
+	g, err := StartGateway(ctx, h.dir, h.hub, GatewayConfig{Patience: time.Millisecond, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := mustGate(t)
+	if status, answer := h.post(os.Getuid(), oneEvent, raw); status != 202 {
+		t.Errorf("%d %s", status, answer)
+	}
+	cancel()
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.dir.GatewayFile(), []byte(strings.ReplaceAll(fmt.Sprintf(file, os.Getuid(), "piper"), "SOCKET", h.socket)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.startGateway()
+	h.startLogger()
+	h.drained("agent/other")
+	if records := h.recorded(); len(records) != 1 || records[0].Principal != "agent/other" || !bytes.Equal(records[0].Event, raw) {
+		t.Errorf("%d records", len(records))
+	}
+}
+
+// TestGatewayBlobs: uploads land in the directory's store, and leave the logger
+// its room.
+func TestGatewayBlobs(t *testing.T) {
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","blob_bytes":1000,"callers":[{"uid":%d,"principal":"agent/piper"}]}`, os.Getuid()))
+	h.startGateway()
+	put := func() (int, string) {
+		client := http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", h.socket) },
+		}}
+		req, err := http.NewRequest("PUT", "http://gateway/v1/blobs", strings.NewReader("what was said"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		raw, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(raw)
+	}
+	status, answer := put()
+	list, err := ListBlobs(h.dir, nil)
+	if err != nil || status != 201 || len(list.Blobs) != 1 || !strings.Contains(answer, list.Blobs[0].Ref) {
+		t.Fatalf("%d %s, %+v, %v", status, answer, list, err)
+	}
+	h.gate.cfg.LowWater = 1 << 60
+	if status, answer := put(); status != 503 || !strings.Contains(answer, "uploads leave") {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+// TestGatewayRevokedPrincipal: whom the broker does not let in any more is told
+// so, and is promised nothing.
+func TestGatewayRevokedPrincipal(t *testing.T) {
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","callers":[{"uid":%d,"principal":"agent/other"}]}`, os.Getuid()))
+	h.startLogger()
+	h.startGateway()
+	if status, answer := h.post(os.Getuid(), oneEvent, mustGate(t)); status != 200 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	if err := principal.Dir(h.dir).Revoke("agent/other", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.broker.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		status, answer := h.post(os.Getuid(), oneEvent, mustGate(t))
+		if status == 403 && strings.Contains(answer, `"forbidden"`) {
+			break
+		}
+		if status != 202 || time.Now().After(deadline) {
+			t.Fatalf("%d %s", status, answer)
+		}
+	}
+	if records := h.recorded(); len(records) != 1 {
+		t.Errorf("%d records", len(records))
+	}
+}
+
+func TestGatewayRefusesToStart(t *testing.T) {
+	for name, c := range map[string][2]string{
+		"nobody of that name": {`{"v":1,"socket":"SOCKET","callers":[{"uid":1,"principal":"agent/nobody"}]}`, "no credential of agent/nobody"},
+		"a wrong file":        {`{"v":1,"socket":"SOCKET"}`, "gateway.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &gatewayHouse{t: t, dir: Dir(t.TempDir())}
+			if err := os.WriteFile(h.dir.GatewayFile(), []byte(c[0]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := StartGateway(t.Context(), h.dir, RemoteHub("nats://127.0.0.1:1", h.dir.Creds()), GatewayConfig{}); err == nil || !strings.Contains(err.Error(), c[1]) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
