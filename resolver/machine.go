@@ -125,6 +125,7 @@ type Machine struct {
 	now       time.Time // ledger time
 	hold      *hold
 	preds     map[predKey]*prediction  // not settled yet
+	ages      []*prediction            // the same in ledger order, and settled ones not yet let go of
 	done      map[ledger.Hash]struct{} // settledKey of every settled one
 	awaiting  map[actionKey]map[*prediction]bool
 	deadlines timeQueue
@@ -165,6 +166,18 @@ func (m *Machine) State(principal, predID string) (State, bool) {
 	}
 	_, ok := m.done[settledKey(key)]
 	return Settled, ok
+}
+
+// oldest is the open prediction that was recorded first; nil without any.
+func (m *Machine) oldest() *prediction {
+	for len(m.ages) > 0 && m.ages[0].state == Settled {
+		m.ages[0] = nil
+		m.ages = m.ages[1:]
+	}
+	if len(m.ages) == 0 {
+		return nil
+	}
+	return m.ages[0]
 }
 
 // Apply takes the next record. Records must come in ledger order and be under
@@ -312,6 +325,7 @@ func (m *Machine) record(rec ledger.Record, ev *events.Event, d *events.Predicti
 		opp: d.Context.OpportunityID, recordedAt: rec.RecordedAt, raw: slices.Clone(d.Criterion), sha: hexSHA256(d.Criterion), registry: m.cfg.Registry,
 	}
 	m.preds[key] = p
+	m.ages = append(m.ages, p)
 	if m.cfg.IsResolved(p.resolvedID()) {
 		m.forget(p)
 		return nil

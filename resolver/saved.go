@@ -188,6 +188,7 @@ func (m *Machine) restorePrediction(s savedPrediction) error {
 		return fmt.Errorf("%w: %w", ErrCorrupt, fault)
 	}
 	m.preds[p.key] = p
+	m.ages = append(m.ages, p)
 	switch p.state {
 	case AwaitingAction:
 		if p.criterion.Action == nil {

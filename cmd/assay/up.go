@@ -14,6 +14,7 @@ type upCmd struct {
 	Sensor time.Duration `help:"Time between two readings of the host sensor; the registry's interval should match." default:"1s"`
 	Seal   time.Duration `help:"How often telemetry is sealed into the ledger." default:"10s"`
 	roomFlags
+	metricsFlags
 }
 
 func (c *upCmd) Run(a *app) error {
@@ -23,9 +24,13 @@ func (c *upCmd) Run(a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	metrics, err := c.address()
+	if err != nil {
+		return err
+	}
 	u, err := node.StartUp(a.ctx, node.UpConfig{
 		Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
-		LowWater: c.lowWater(), MaxStore: c.maxStore(),
+		LowWater: c.lowWater(), MaxStore: c.maxStore(), Metrics: metrics,
 	})
 	if err != nil {
 		return err
