@@ -241,8 +241,10 @@ type Status struct {
 	// Unavailable counts the events that were answered or counted unavailable
 	// since the start: they may come again, and have no record.
 	Unavailable uint64 `json:"unavailable"`
-	Role        string `json:"role"` // active, standby or fenced
-	Instance    string `json:"instance,omitzero"`
+	// Dropped counts the messages that never reached the intake's queues.
+	Dropped  uint64 `json:"dropped"`
+	Role     string `json:"role"` // active, standby or fenced
+	Instance string `json:"instance,omitzero"`
 	// LeaseAge is the time in seconds since the active logger's lease began, or
 	// since a standby last heard of it. Nil where no standby is configured.
 	LeaseAge *float64 `json:"lease_age,omitzero"`
@@ -402,8 +404,8 @@ func (l *Logger) Status() Status {
 	defer l.mu.Unlock()
 	s := Status{
 		State: l.state, Detail: l.detail, Waiting: waiting, WaitingBy: waitingBy, CheckpointSize: l.signed.Size, Rejected: rejected,
-		Unavailable: l.queues.unavailable.Load(),
-		Warning:     cmp.Or(alarm, l.warning), Witnessing: witnessing,
+		Unavailable: l.queues.unavailable.Load(), Dropped: l.queues.dropped.Load(),
+		Warning: cmp.Or(alarm, l.warning), Witnessing: witnessing,
 	}
 	if l.snap.tree != nil {
 		s.Size, s.Root = l.snap.tree.Size(), l.snap.tree.Root().String()

@@ -202,6 +202,7 @@ type queues struct {
 	muted    atomic.Bool // another logger answers
 
 	unavailable atomic.Uint64 // events that were refused for now
+	dropped     atomic.Uint64 // messages of CountDropped
 }
 
 // AddSource opens the intake of a principal.
@@ -247,7 +248,10 @@ func (s *Source) RefuseHeader(raw []byte, name string, reply func([]byte)) {
 
 // CountDropped notes that the broker dropped n messages of this principal
 // before they reached the logger.
-func (s *Source) CountDropped(n int64) { s.l.queues.count(s, CodeDropped, n, 0) }
+func (s *Source) CountDropped(n int64) {
+	s.l.queues.dropped.Add(uint64(n))
+	s.l.queues.count(s, CodeDropped, n, 0)
+}
 
 // whole is a request of one item that is refused.
 func (s *Source) whole(raw []byte, why *refusal) *request {

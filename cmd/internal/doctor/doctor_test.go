@@ -164,6 +164,7 @@ func TestBrokenAtRest(t *testing.T) {
 		{name: "world-readable key", damage: chmod(0o604, "logger", "key"), want: want{"secrets", Fail, "logger/key has mode 0604"}},
 		{name: "group-readable key", damage: chmod(0o640, "logger", "key"), want: want{"secrets", Warn, "logger/key has mode 0640"}},
 		{name: "views open to all", damage: chmod(0o755, "views"), want: want{"directories", Fail, "views has mode 0755"}},
+		{name: "root's file in a service's directory", damage: h.give("logger", "key.pub"), want: want{"directories", Warn, "in it key.pub to others"}},
 		{name: "offline seed left behind", damage: put("SU", "creds", "bootstrap.store.nk"), want: want{"offline seeds", Fail, "bootstrap.store.nk"}},
 		{name: "recovery seed left behind", damage: put("SO", "logger", "recovery.nk"), want: want{"offline seeds", Fail, "recovery.nk"}},
 		{
@@ -227,6 +228,17 @@ func (h *house) remember(pin string) {
 	must(h.t, err)
 	_, err = node.Remember(pin, nil, a, r)
 	must(h.t, err)
+}
+
+// give gives a file to another user, which only root can.
+func (h *house) give(names ...string) func(*testing.T) {
+	return func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("needs root to change an owner")
+		}
+		must(t, os.Chown(h.path(names...), 65534, -1))
+		t.Cleanup(func() { must(t, os.Chown(h.path(names...), 0, -1)) })
+	}
 }
 
 // hide moves a file away for the time of a test.

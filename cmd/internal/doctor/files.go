@@ -91,7 +91,13 @@ func (e *exam) rooms() {
 			e.add(check, unreadable(err), err.Error(), "")
 			continue
 		}
-		owners[info.Sys().(*syscall.Stat_t).Uid] = true
+		owner := ownerOf(info)
+		owners[owner] = true
+		if strange := strangers(path, owner); path != e.Dir.Creds() && len(strange) > 0 { // each credential has its own
+			bad++
+			e.add(check, Warn, fmt.Sprintf("%s belongs to uid %d, and in it %s to others: the service may fail to write them", path, owner, strings.Join(strange, ", ")),
+				fmt.Sprintf("chown -R %d %s, with the service stopped", owner, path))
+		}
 		if mode := info.Mode().Perm(); mode&0o007 != 0 {
 			bad++
 			e.add(check, Fail, fmt.Sprintf("%s has mode %04o: others than its service may enter", path, mode), "chmod o-rwx "+path)
@@ -106,6 +112,23 @@ func (e *exam) rooms() {
 	} else {
 		e.add("boundary", OK, fmt.Sprintf("the services' directories have %d owners", len(owners)), "")
 	}
+}
+
+func ownerOf(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
+
+// strangers names what in a directory has another owner: a command that was
+// run as root leaves such.
+func strangers(dir string, owner uint32) (names []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // another user's, which rooms has said if it is wrong
+	}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && ownerOf(info) != owner {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
 }
 
 func (e *exam) offline() {

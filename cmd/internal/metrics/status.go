@@ -46,6 +46,7 @@ var (
 	waiting         = gauge("intake_waiting_events", "Events that wait for the writer, by principal.", "principal")
 	rejected        = counter("intake_rejected_total", "Events that were refused for what they are, by code.", "code")
 	unavailable     = counter("intake_unavailable_total", "Events that were refused for now: they may come again.")
+	dropped         = counter("intake_dropped_total", "Messages that were dropped before the intake's queues, because too many waited.")
 	witnessed       = gauge("witnessed_records", "Size of the newest checkpoint that met the witness policy.")
 	cosigned        = gauge("witness_cosigned_records", "Size of the checkpoint that a witness cosigned last.", "witness")
 	cosignedAge     = gauge("witness_cosigned_age_seconds", "Time since a witness last cosigned.", "witness")
@@ -71,7 +72,7 @@ var (
 func all() []metric {
 	return []metric{
 		ready, brokerServing, brokerFree, brokerUsed, brokerRoom, brokerRestarts, brokerRefused, loggerState, loggerWarning, loggerLease,
-		records, ledgerTime, signed, signedAge, waiting, rejected, unavailable, witnessed, cosigned, cosignedAge, witnessFailing,
+		records, ledgerTime, signed, signedAge, waiting, rejected, unavailable, dropped, witnessed, cosigned, cosignedAge, witnessFailing,
 		projected, projectorHead, projectorLag, projectorParked, projectorHalted, received, batches, resolved, differed, skipped,
 		open, oldest, watermark, sealLag,
 	}
@@ -144,6 +145,7 @@ func (e emitter) logger(l *logger.Status) {
 	e.put(records, float64(l.Size))
 	e.put(signed, float64(l.CheckpointSize))
 	e.put(unavailable, float64(l.Unavailable))
+	e.put(dropped, float64(l.Dropped))
 	if t, err := time.Parse(time.RFC3339Nano, l.LedgerTime); err == nil {
 		e.put(ledgerTime, seconds(t))
 	}

@@ -284,14 +284,7 @@ func TestReadiness(t *testing.T) {
 		sockets[name] = dir.service(name)
 	}
 	sockets["projector"] = dir.Socket()
-	defer func() {
-		stop()
-		for _, s := range services {
-			if err := s.Wait(); err != nil {
-				t.Error(err)
-			}
-		}
-	}()
+	defer stop()
 	ready := func(socket string) (bool, string) {
 		var raw []byte
 		err := Ask(t.Context(), socket, "GET", "/readyz", nil, &raw)
@@ -316,6 +309,23 @@ func TestReadiness(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(sockets, "broker")
+	defer func() {
+		brokerCtx, stopBroker := context.WithCancel(t.Context())
+		broker := start(brokerCtx, "broker")
+		for name, socket := range sockets {
+			eventually(t, name+" is ready again", func() bool { ok, _ := ready(socket); return ok })
+		}
+		stop()
+		for _, s := range services {
+			if err := s.Wait(); err != nil {
+				t.Error(err)
+			}
+		}
+		stopBroker()
+		if err := broker.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
 	for name, socket := range sockets {
 		eventually(t, name+" says that the broker is gone", func() bool {
 			ok, why := ready(socket)
