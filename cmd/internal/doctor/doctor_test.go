@@ -398,7 +398,9 @@ func TestStoppedServices(t *testing.T) {
 }
 
 // TestExternalBroker: somebody changed an external broker's configuration: the
-// agent may do everything, a service nothing, and acks come before the fsync.
+// agent and the services of both JetStream accounts may do everything, a
+// service nothing, and acks come before the fsync. The examination says so and
+// changes nothing, though nobody would stop it.
 func TestExternalBroker(t *testing.T) {
 	h := newHouse(t)
 	path := broker.Dir(h.dir).Config()
@@ -411,6 +413,8 @@ func TestExternalBroker(t *testing.T) {
 	must(t, err)
 	conf := strings.Replace(string(raw), "sync_interval: always", `sync_interval: "2m"`, 1)
 	conf = widen(t, conf, piper.NKey, `publish { allow: ">" }`, `subscribe { allow: ">" }`)
+	conf = widen(t, conf, services.Users[principal.LoggerStore], `publish { allow: ">" }`, `subscribe { allow: ">" }`)
+	conf = widen(t, conf, services.Users[principal.Ingress], `publish { allow: ">" }`, `subscribe { allow: ">" }`)
 	conf = widen(t, conf, services.Users[principal.Sealer], `publish { allow: "nothing" }`, `subscribe { allow: ">" }`)
 	must(t, os.WriteFile(path, []byte(conf), 0o600))
 
@@ -433,7 +437,9 @@ func TestExternalBroker(t *testing.T) {
 		{"permissions of agent.piper", Fail, "may publish to $JS.API.STREAM.DELETE.LEDGER"},
 		{"permissions of agent.piper", Fail, "may subscribe to >"},
 		{"permissions of " + principal.Sealer, Fail, "may not publish to $JS.API.STREAM.INFO.TELEMETRY"},
-		{"permissions of " + principal.LoggerStore, OK, "refused"},
+		{"permissions of " + principal.LoggerStore, Fail, "may publish to $JS.API.STREAM.DELETE.LEDGER"},
+		{"permissions of " + principal.Ingress, Fail, "may publish to $JS.API.STREAM.DELETE.TELEMETRY"},
+		{"permissions of " + principal.LoggerIntake, OK, "refused"},
 		{"stream", OK, "records 1 to 1"},
 	} {
 		if !r.has(w) {
@@ -444,8 +450,25 @@ func TestExternalBroker(t *testing.T) {
 		t.Errorf("the ledger grew from %d to %d", before, after)
 	}
 	cfg.Monitor = "http://" + srv.MonitorAddr().String()
-	if w := (want{"fsync", Fail, "before it fsyncs"}); !h.examine(cfg).has(w) {
-		t.Errorf("no %v", w)
+	r = h.examine(cfg)
+	for _, w := range []want{
+		{"fsync", Fail, "before it fsyncs"}, {"stream settings", OK, "LEDGER and QUARANTINE"}, {"stream settings", OK, "TELEMETRY"},
+	} {
+		if !r.has(w) {
+			t.Errorf("no %v after the first examination\n%s", w, r.text())
+		}
+	}
+	streams, err := srv.Jsz(&server.JSzOptions{Accounts: true, Streams: true, Config: true})
+	must(t, err)
+	for _, a := range streams.AccountDetails {
+		for _, s := range a.Streams {
+			if want := map[string]uint64{broker.LedgerStream: 1}[s.Name]; s.State.Msgs != want || s.State.LastSeq != want {
+				t.Errorf("%s holds %d messages up to %d, want %d", s.Name, s.State.Msgs, s.State.LastSeq, want)
+			}
+		}
+	}
+	if streams.Streams != 3 {
+		t.Errorf("%d streams, want 3", streams.Streams)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -153,21 +152,26 @@ func (e *exam) try(ctx context.Context, t trial) (found []Finding, heard bool) {
 		return found, false
 	}
 	v := &violations{seen: map[refusal]bool{}}
-	nc, err := e.dial(t.user, nats.Name("assay doctor as "+t.user), nats.ErrorHandler(v.note))
+	closed := make(chan struct{})
+	nc, err := e.dial(t.user, nats.Name("assay doctor as "+t.user), nats.ErrorHandler(v.note),
+		nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
 	if err != nil {
 		add(Fail, err.Error(), "the broker must know the credential: reload it, or restart it on DIR/broker/nats.conf")
 		return found, false
 	}
 	defer nc.Close()
 	answered, problems, silent := askAll(ctx, nc, t, v)
-	refused := v.wait(nc, t.mayNot)
-	for _, subject := range t.hears { // the refusals of what came later are here
+	if err := v.attempt(nc, t.mayNot, closed); err != nil {
+		add(Unknown, fmt.Sprintf("the connection broke while they were tried: %v", err), "")
+		return found, t.intake && answered > 0
+	}
+	for _, subject := range t.hears {
 		if v.has(refusal{true, subject}) {
 			problems = append(problems, "may not subscribe to "+subject)
 		}
 	}
 	for _, a := range t.mayNot {
-		if !refused[a.refusal()] {
+		if !v.has(a.refusal()) {
 			problems = append(problems, "may "+a.verb()+" "+a.subject)
 		}
 	}
@@ -265,32 +269,28 @@ func (v *violations) has(r refusal) bool {
 	return v.seen[r]
 }
 
-// refusalPatience is for the client library, which has read every refusal by
-// the time a flush returns, to hand them over.
-const refusalPatience = time.Second
-
-// wait makes the attempts and returns which were refused, once all are or the
-// patience ends.
-func (v *violations) wait(nc *nats.Conn, attempts []attempt) map[refusal]bool {
+// attempt makes the attempts and closes the connection, which hands over every
+// refusal that was read; the flush has read all.
+func (v *violations) attempt(nc *nats.Conn, attempts []attempt, closed <-chan struct{}) error {
 	for _, a := range attempts {
 		if a.subscribe {
-			_, _ = nc.SubscribeSync(a.subject) // until the connection closes
+			if _, err := nc.SubscribeSync(a.subject); err != nil {
+				return err
+			}
 			continue
 		}
 		m := &nats.Msg{Subject: a.subject, Data: []byte(a.payload)}
 		if a.payload == garbage {
 			m.Header = nats.Header{"Nats-Expected-Stream": {nowhere}} // no stream is named so
 		}
-		_ = nc.PublishMsg(m)
-	}
-	_ = nc.FlushTimeout(patience) // what was not sent is not refused either
-	refused := map[refusal]bool{}
-	for deadline := time.Now().Add(refusalPatience); ; time.Sleep(2 * time.Millisecond) {
-		for _, a := range attempts {
-			refused[a.refusal()] = v.has(a.refusal())
-		}
-		if !slices.ContainsFunc(attempts, func(a attempt) bool { return !refused[a.refusal()] }) || time.Now().After(deadline) {
-			return refused
+		if err := nc.PublishMsg(m); err != nil {
+			return err
 		}
 	}
+	if err := nc.FlushTimeout(patience); err != nil {
+		return err
+	}
+	nc.Close()
+	<-closed
+	return nil
 }
