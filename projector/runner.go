@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strconv"
@@ -50,7 +51,9 @@ type Status struct {
 	Parked     int        `json:"parked"`
 	Foreign    int64      `json:"foreign"`
 	Rebuilding []string   `json:"rebuilding,omitzero"` // projections behind the others
-	Halted     string     `json:"halted,omitzero"`     // why the views stand still
+	// Views is where each projection stands.
+	Views  map[string]ledger.Seq `json:"views,omitzero"`
+	Halted string                `json:"halted,omitzero"` // why the views stand still
 }
 
 // Runner folds a source into the views of one store. One goroutine at a time
@@ -151,7 +154,7 @@ func (r *Runner) loadStatus() error {
 	}
 	r.update(func(st *Status) {
 		st.Parked, st.Foreign = parked, l.Foreign
-		st.Seq, st.Rebuilding = r.lowestView().cursor.Seq, r.rebuilding()
+		st.Seq, st.Rebuilding, st.Views = r.lowestView().cursor.Seq, r.rebuilding(), r.places()
 	})
 	return nil
 }
@@ -182,6 +185,15 @@ func (r *Runner) rebuilding() (names []string) {
 	return names
 }
 
+// places is where each projection stands, in a map of its own.
+func (r *Runner) places() map[string]ledger.Seq {
+	out := make(map[string]ledger.Seq, len(r.views))
+	for _, v := range r.views {
+		out[v.Name()] = v.cursor.Seq
+	}
+	return out
+}
+
 // Status is where the runner stands.
 func (r *Runner) Status() Status {
 	r.mu.Lock()
@@ -190,6 +202,7 @@ func (r *Runner) Status() Status {
 	s.Head = max(s.Head, s.Seq)
 	s.Lag = uint64(s.Head - s.Seq)
 	s.Rebuilding = slices.Clone(s.Rebuilding)
+	s.Views = maps.Clone(s.Views)
 	return s
 }
 
@@ -567,7 +580,7 @@ func (r *Runner) committed() error {
 	r.update(func(s *Status) {
 		s.Parked, s.Foreign = s.Parked+r.parked, s.Foreign+r.foreign
 		s.Seq, s.Head = r.chain.seq, max(s.Head, r.chain.seq)
-		s.Rebuilding = r.rebuilding()
+		s.Rebuilding, s.Views = r.rebuilding(), r.places()
 	})
 	r.pending, r.parked, r.foreign = 0, 0, 0
 	if swapped { // what the old version parked is gone

@@ -125,6 +125,7 @@ type Machine struct {
 	now       time.Time // ledger time
 	hold      *hold
 	preds     map[predKey]*prediction  // not settled yet
+	ages      []*prediction            // the same in ledger order, and settled ones not yet let go of
 	done      map[ledger.Hash]struct{} // settledKey of every settled one
 	awaiting  map[actionKey]map[*prediction]bool
 	deadlines timeQueue
@@ -165,6 +166,31 @@ func (m *Machine) State(principal, predID string) (State, bool) {
 	}
 	_, ok := m.done[settledKey(key)]
 	return Settled, ok
+}
+
+// enter adds a prediction, behind those that were recorded before it.
+func (m *Machine) enter(p *prediction) {
+	m.preds[p.key] = p
+	if len(m.ages) > 2*len(m.preds)+minAges {
+		// One that stays open must not keep all that settled since in memory.
+		m.ages = slices.DeleteFunc(m.ages, func(p *prediction) bool { return p.state == Settled })
+	}
+	m.ages = append(m.ages, p)
+}
+
+// minAges spares a fold with few open predictions most of the sweeping.
+const minAges = 64
+
+// oldest is the open prediction that was recorded first; nil without any.
+func (m *Machine) oldest() *prediction {
+	for len(m.ages) > 0 && m.ages[0].state == Settled {
+		m.ages[0] = nil
+		m.ages = m.ages[1:]
+	}
+	if len(m.ages) == 0 {
+		return nil
+	}
+	return m.ages[0]
 }
 
 // Apply takes the next record. Records must come in ledger order and be under
@@ -311,7 +337,7 @@ func (m *Machine) record(rec ledger.Record, ev *events.Event, d *events.Predicti
 		key: key, seq: rec.Seq, eventID: ev.ID, episode: ev.EpisodeID, namespace: rec.Namespace,
 		opp: d.Context.OpportunityID, recordedAt: rec.RecordedAt, raw: slices.Clone(d.Criterion), sha: hexSHA256(d.Criterion), registry: m.cfg.Registry,
 	}
-	m.preds[key] = p
+	m.enter(p)
 	if m.cfg.IsResolved(p.resolvedID()) {
 		m.forget(p)
 		return nil

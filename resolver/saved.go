@@ -187,7 +187,7 @@ func (m *Machine) restorePrediction(s savedPrediction) error {
 	if fault, ok := p.lint(&events.PredictionRecorded{Criterion: p.raw}); !ok {
 		return fmt.Errorf("%w: %w", ErrCorrupt, fault)
 	}
-	m.preds[p.key] = p
+	m.enter(p)
 	switch p.state {
 	case AwaitingAction:
 		if p.criterion.Action == nil {

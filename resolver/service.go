@@ -89,6 +89,41 @@ type Service struct {
 	applied  atomic.Uint64
 	differed atomic.Uint64
 	skipped  atomic.Uint64
+	stats    atomic.Pointer[Stats]
+}
+
+// Stats is where the fold stood when it was last caught up with a checkpoint.
+type Stats struct {
+	// LedgerTime is that of the last record folded.
+	LedgerTime time.Time
+	// Open counts the predictions that are not settled. Oldest is when the
+	// first of them was recorded; zero without any.
+	Open   int
+	Oldest time.Time
+	// Watermarks say up to where each source's telemetry is sealed.
+	Watermarks map[string]time.Time
+}
+
+// Stats is zero before the fold has caught up for the first time.
+func (s *Service) Stats() Stats {
+	if st := s.stats.Load(); st != nil {
+		return *st
+	}
+	return Stats{}
+}
+
+// note makes Stats of a fold that stands at a checkpoint. It costs the same
+// however many predictions there are.
+func (s *Service) note() {
+	m := s.machine
+	st := Stats{LedgerTime: m.now, Open: len(m.preds), Watermarks: make(map[string]time.Time, len(m.order))}
+	if p := m.oldest(); p != nil {
+		st.Oldest = p.recordedAt
+	}
+	for _, src := range m.order {
+		st.Watermarks[src.name] = src.watermark
+	}
+	s.stats.Store(&st)
 }
 
 // NewService stores the registry by its hash, so that what it judged can be
@@ -260,7 +295,10 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	case cp.Size < s.tree.Size():
 		return permanent{fmt.Errorf("%w: to %d, read up to %d", ErrRolledBack, to, s.tree.Size())}
 	case to == s.Applied():
-		s.whole = true
+		if !s.whole { // a saved state may stand here already
+			s.whole = true
+			s.note()
+		}
 		return nil
 	}
 	s.whole = false
@@ -282,6 +320,7 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	}
 	s.forgetNews()
 	s.whole = true
+	s.note()
 	if s.Applied()-s.saved >= s.saveEvery {
 		s.save()
 	}

@@ -45,6 +45,41 @@ func savedText(t fataler, m *Machine) string {
 	return fmt.Sprintf("%s and %d settled", raw, len(m.done))
 }
 
+// checkOldest holds the oldest open prediction against a search for it.
+func checkOldest(t fataler, m *Machine) {
+	var want *prediction
+	for _, p := range m.preds {
+		if want == nil || p.seq < want.seq {
+			want = p
+		}
+	}
+	if got := m.oldest(); got != want {
+		t.Fatalf("the oldest of %d open predictions is %+v, want %+v", len(m.preds), got, want)
+	}
+}
+
+// TestSettledPredictionsAreLetGo: one that stays open does not keep those that
+// were recorded and settled behind it.
+func TestSettledPredictionsAreLetGo(t *testing.T) {
+	m := NewMachine(MachineConfig{})
+	add := func(seq int) *prediction {
+		p := &prediction{key: predKey{"agent/a", fmt.Sprint(seq)}, seq: ledger.Seq(seq)}
+		m.enter(p)
+		return p
+	}
+	first := add(1)
+	for seq := 2; seq < 10_000; seq++ {
+		m.forget(add(seq))
+	}
+	if len(m.ages) > 2+minAges+1 || m.oldest() != first {
+		t.Errorf("%d predictions are kept; the oldest is %+v", len(m.ages), m.oldest())
+	}
+	m.forget(first)
+	if m.oldest() != nil {
+		t.Errorf("the oldest of none is %+v", m.oldest())
+	}
+}
+
 // A machine that is restored, wherever and however often, emits the same bytes
 // as one that folds from record 1, and ends in the same state.
 func TestRestoredFoldEmitsTheSame(t *testing.T) {
@@ -61,6 +96,7 @@ func TestRestoredFoldEmitsTheSame(t *testing.T) {
 			b.bodies = bodies[:k]
 			out = append(out, b.fold(m)...)
 			b.bodies = bodies
+			checkOldest(t, m)
 			before := savedText(t, m)
 			m = reload(t, m)
 			if after := savedText(t, m); after != before {

@@ -49,6 +49,15 @@ const (
 	CodeBadID          Code = "bad_id"    // the event id is not a UUID
 )
 
+// Codes lists every code.
+func Codes() []Code {
+	return []Code{
+		CodeTooLarge, CodeControlByte, CodeOuterWhitespace, CodeBadUTF8, CodeBadJSON, CodeDuplicateKey, CodeLoneSurrogate,
+		CodeTooDeep, CodeNumberRange, CodeNotAnObject, CodeUnknownType, CodeUnknownVersion, CodeMissingField, CodeUnknownField,
+		CodeWrongType, CodeBadValue, CodeBadID,
+	}
+}
+
 // Fault is why an event is refused.
 type Fault struct {
 	Code    Code

@@ -62,6 +62,7 @@ type cli struct {
 	Serve     serveCmd     `cmd:"" help:"Run one service alone."`
 	Emit      emitCmd      `cmd:"" help:"Publish events from stdin, one JSON object a line, and print their receipts."`
 	Status    statusCmd    `cmd:"" help:"Say what the running services do."`
+	Doctor    doctorCmd    `cmd:"" help:"Examine the installation: broker, permissions, files, clock, disk, services; say what to do."`
 	Schema    schemaCmd    `cmd:"" help:"List and show event types."`
 	Tail      tailCmd      `cmd:"" help:"Print records as they come, or export them."`
 	Show      showCmd      `cmd:"" help:"Show a record, an event, a claim or a prediction."`

@@ -20,6 +20,7 @@ type serveCmd struct {
 	Instance string        `help:"Name of this logger among those that stand by on DIR." placeholder:"NAME"`
 	Seal     time.Duration `help:"How often serve resolver seals telemetry into the ledger." default:"10s"`
 	roomFlags
+	metricsFlags
 }
 
 func (c *serveCmd) Run(a *app) error {
@@ -35,11 +36,15 @@ func (c *serveCmd) Run(a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	metrics, err := c.address()
+	if err != nil {
+		return err
+	}
 	s, err := node.StartService(a.ctx, node.ServiceConfig{
 		Service: c.Service, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
 		UpConfig: node.UpConfig{
 			Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
-			LowWater: c.lowWater(), MaxStore: c.maxStore(), Standby: c.Standby, Instance: c.Instance,
+			LowWater: c.lowWater(), MaxStore: c.maxStore(), Metrics: metrics, Standby: c.Standby, Instance: c.Instance,
 		},
 	})
 	if err != nil {

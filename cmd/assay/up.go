@@ -15,6 +15,7 @@ type upCmd struct {
 	Seal    time.Duration `help:"How often telemetry is sealed into the ledger." default:"10s"`
 	Gateway bool          `help:"Run the HTTP gateway too, as DIR/gateway.json says; without that file this user is agent/piper."`
 	roomFlags
+	metricsFlags
 }
 
 func (c *upCmd) Run(a *app) error {
@@ -24,9 +25,13 @@ func (c *upCmd) Run(a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
+	metrics, err := c.address()
+	if err != nil {
+		return err
+	}
 	u, err := node.StartUp(a.ctx, node.UpConfig{
 		Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
-		LowWater: c.lowWater(), MaxStore: c.maxStore(), Gateway: c.Gateway,
+		LowWater: c.lowWater(), MaxStore: c.maxStore(), Gateway: c.Gateway, Metrics: metrics,
 	})
 	if err != nil {
 		return err

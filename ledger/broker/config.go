@@ -144,32 +144,44 @@ func list(items []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// WriteConfig renders DIR/broker/nats.conf from the principals and services of
-// DIR, and says whether the file changed.
-func WriteConfig(dir string) (changed bool, err error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return false, err
-	}
-	d, names := Dir(abs), principal.Dir(abs)
+// rendered is what DIR/broker/nats.conf must hold by the principals and services
+// of DIR.
+func rendered(d Dir) ([]byte, error) {
+	names := principal.Dir(d)
 	f, err := principal.Load(names.Principals())
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	s, err := principal.LoadServices(names.Services())
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	want, err := Render(RenderConfig{Principals: f, Services: s, StoreDir: d.Store()})
+	return Render(RenderConfig{Principals: f, Services: s, StoreDir: d.Store()})
+}
+
+// CompareConfig returns what DIR/broker/nats.conf holds and what it would be
+// rendered as.
+func CompareConfig(dir string) (have, want []byte, err error) {
+	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return false, err
+		return nil, nil, err
 	}
-	have, err := os.ReadFile(d.Config())
+	if want, err = rendered(Dir(abs)); err != nil {
+		return nil, nil, err
+	}
+	have, err = os.ReadFile(Dir(abs).Config())
+	return have, want, err
+}
+
+// WriteConfig renders DIR/broker/nats.conf from the principals and services of
+// DIR, and says whether the file changed.
+func WriteConfig(dir string) (changed bool, err error) {
+	have, want, err := CompareConfig(dir)
 	if err == nil && bytes.Equal(have, want) {
 		return false, nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && (want == nil || !errors.Is(err, fs.ErrNotExist)) {
 		return false, err
 	}
-	return true, durable.WriteFile(d.Config(), want, 0o600)
+	return true, durable.WriteFile(Dir(dir).Config(), want, 0o600)
 }

@@ -30,19 +30,25 @@ func (b *Broker) Check() error {
 	return nil
 }
 
-// StoreRoom is how many bytes the streams may still grow by before they reach
-// the server's own limit, whatever the disk has.
-func (b *Broker) StoreRoom() (uint64, error) {
+// StoreUse is how many bytes the streams hold, and how many they may still grow
+// by before they reach the server's own limit, whatever the disk has.
+func (b *Broker) StoreUse() (used, room uint64, err error) {
 	srv, err := b.server()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	info, err := srv.Jsz(nil)
 	if err != nil {
-		return 0, fmt.Errorf("use of the store: %w", err)
+		return 0, 0, fmt.Errorf("use of the store: %w", err)
 	}
 	if info.Disabled {
-		return 0, fmt.Errorf("%w: JetStream is off", ErrStoreFailed)
+		return 0, 0, fmt.Errorf("%w: JetStream is off", ErrStoreFailed)
 	}
-	return uint64(max(0, info.Config.MaxStore-int64(info.Store))), nil
+	return info.Store, uint64(max(0, info.Config.MaxStore-int64(info.Store))), nil
+}
+
+// StoreRoom is StoreUse's room.
+func (b *Broker) StoreRoom() (uint64, error) {
+	_, room, err := b.StoreUse()
+	return room, err
 }

@@ -108,6 +108,8 @@ type Config struct {
 	// Prepare writes a checkpoint's file durably and whole; nil is
 	// durable.Prepare.
 	Prepare func(path string, data []byte, mode fs.FileMode) (Pending, error)
+	// Observer is told of each batch; nil tells nobody.
+	Observer Observer
 	// Software names this build in ledger.opened and logger.started.
 	Software string
 	Log      zerolog.Logger
@@ -180,8 +182,12 @@ type Logger struct {
 	warning string // what the start found and the operator should know
 	snap    snapshot
 	signed  ledger.Checkpoint
-	state   State
-	detail  string
+	// signedAt is when signed was, by the monotonic clock; meaningless if it was
+	// found on file.
+	signedAt time.Duration
+	signs    bool // signedAt means something
+	state    State
+	detail   string
 }
 
 // State is what the logger is doing about its intake.
@@ -199,6 +205,11 @@ const (
 	StandingBy State = "standby"
 )
 
+// States lists every state.
+func States() []State {
+	return []State{Starting, Serving, Undecided, LowDisk, ForeignIn, Stopped, StandingBy}
+}
+
 // snapshot is the confirmed and indexed end of the ledger.
 type snapshot struct {
 	tree    *ledger.Tree
@@ -215,16 +226,25 @@ type position struct {
 
 // Status is what an operator sees of a running logger.
 type Status struct {
-	State          State             `json:"state"`
-	Detail         string            `json:"detail,omitzero"`
-	Size           uint64            `json:"size"`
-	Root           string            `json:"root"`
-	LedgerTime     string            `json:"ledger_time"`
-	CheckpointSize uint64            `json:"checkpoint_size"`
-	Waiting        int               `json:"waiting"`
-	Rejected       map[string]uint64 `json:"rejected"` // by code, since the start
-	Role           string            `json:"role"`     // active, standby or fenced
-	Instance       string            `json:"instance,omitzero"`
+	State          State  `json:"state"`
+	Detail         string `json:"detail,omitzero"`
+	Size           uint64 `json:"size"`
+	Root           string `json:"root"`
+	LedgerTime     string `json:"ledger_time"`
+	CheckpointSize uint64 `json:"checkpoint_size"`
+	// CheckpointAge is the time in seconds since this logger last signed; nil
+	// before it did.
+	CheckpointAge *float64          `json:"checkpoint_age,omitzero"`
+	Waiting       int               `json:"waiting"`
+	WaitingBy     map[string]int    `json:"waiting_by,omitzero"` // principal
+	Rejected      map[string]uint64 `json:"rejected"`            // by code, since the start
+	// Unavailable counts the events that were answered or counted unavailable
+	// since the start: they may come again, and have no record.
+	Unavailable uint64 `json:"unavailable"`
+	// Dropped counts the messages that never reached the intake's queues.
+	Dropped  uint64 `json:"dropped"`
+	Role     string `json:"role"` // active, standby or fenced
+	Instance string `json:"instance,omitzero"`
 	// LeaseAge is the time in seconds since the active logger's lease began, or
 	// since a standby last heard of it. Nil where no standby is configured.
 	LeaseAge *float64 `json:"lease_age,omitzero"`
@@ -378,15 +398,21 @@ func (l *Logger) setState(s State, detail string) {
 func (l *Logger) Status() Status {
 	waiting := l.queues.waiting()
 	rejected := l.queues.rejectedByCode()
+	waitingBy := l.queues.bySource()
 	witnessing, alarm := l.cosign.status()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Status{
-		State: l.state, Detail: l.detail, Waiting: waiting, CheckpointSize: l.signed.Size, Rejected: rejected,
+		State: l.state, Detail: l.detail, Waiting: waiting, WaitingBy: waitingBy, CheckpointSize: l.signed.Size, Rejected: rejected,
+		Unavailable: l.queues.unavailable.Load(), Dropped: l.queues.dropped.Load(),
 		Warning: cmp.Or(alarm, l.warning), Witnessing: witnessing,
 	}
 	if l.snap.tree != nil {
 		s.Size, s.Root = l.snap.tree.Size(), l.snap.tree.Root().String()
+	}
+	if l.signs {
+		age := (l.cfg.Clock.Monotonic() - l.signedAt).Seconds()
+		s.CheckpointAge = &age
 	}
 	s.Role, s.Instance = l.role, l.cfg.Instance
 	if l.cfg.standby {

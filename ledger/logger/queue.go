@@ -44,6 +44,11 @@ const (
 	CodeDropped         schema.Code = "dropped" // by the broker, before the logger saw it
 )
 
+// RejectionCodes lists the codes under which an event is refused for good.
+func RejectionCodes() []schema.Code {
+	return append(schema.Codes(), CodeForbiddenType, CodeForbiddenHeader, CodeConflict)
+}
+
 // refusal is the error that an intake answers.
 type refusal struct {
 	Code    schema.Code `json:"code"`
@@ -86,16 +91,17 @@ func shorten(answer []byte) []byte {
 type request struct {
 	source *Source
 	items  []item
-	array  bool         // the message was a JSON array, and so is the reply
-	reply  func([]byte) // nil when nobody waits
-	size   int          // bytes of the message
+	array  bool          // the message was a JSON array, and so is the reply
+	reply  func([]byte)  // nil when nobody waits
+	size   int           // bytes of the message
+	came   time.Duration // monotonic; for the observer
 
 	answers [][]byte
 	left    int
 }
 
 func newRequest(s *Source, size, items int) *request {
-	return &request{source: s, size: size, items: make([]item, items), answers: make([][]byte, items), left: items}
+	return &request{source: s, size: size, came: s.l.now(), items: make([]item, items), answers: make([][]byte, items), left: items}
 }
 
 // cost is the memory that the request takes while it waits.
@@ -194,6 +200,9 @@ type queues struct {
 	stopped  bool
 	closed   *refusal    // what everything is answered while an append is undecided for long
 	muted    atomic.Bool // another logger answers
+
+	unavailable atomic.Uint64 // events that were refused for now
+	dropped     atomic.Uint64 // messages of CountDropped
 }
 
 // AddSource opens the intake of a principal.
@@ -239,7 +248,10 @@ func (s *Source) RefuseHeader(raw []byte, name string, reply func([]byte)) {
 
 // CountDropped notes that the broker dropped n messages of this principal
 // before they reached the logger.
-func (s *Source) CountDropped(n int64) { s.l.queues.count(s, CodeDropped, n, 0) }
+func (s *Source) CountDropped(n int64) {
+	s.l.queues.dropped.Add(uint64(n))
+	s.l.queues.count(s, CodeDropped, n, 0)
+}
 
 // whole is a request of one item that is refused.
 func (s *Source) whole(raw []byte, why *refusal) *request {
@@ -385,6 +397,9 @@ func (q *queues) refuse(r *request, why *refusal) {
 
 // refuseItem answers one item with body, or counts it if nobody waits.
 func (q *queues) refuseItem(r *request, i int, code schema.Code, body []byte) {
+	if code == CodeUnavailable {
+		q.unavailable.Add(1)
+	}
 	if r.reply == nil {
 		q.count(r.source, code, 1, int64(len(r.items[i].raw)))
 	}

@@ -42,7 +42,7 @@ func (l *Logger) sign() error {
 		return fmt.Errorf("note the stored checkpoint: %w", err)
 	}
 	l.mu.Lock()
-	l.signed = cp
+	l.signed, l.signedAt, l.signs = cp, l.cfg.Clock.Monotonic(), true
 	l.mu.Unlock()
 	l.cosign.offer(cp, raw, snap.tree)
 	return nil

@@ -150,6 +150,7 @@ func (w *writer) loop(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		w.observeAppend(cur)
 		confirmed, cur, next, w.built = cur, next, nil, nil
 	}
 }
@@ -491,6 +492,7 @@ func (w *writer) finish(b *batch) error {
 		}
 		receipts = rec.reply(receipts)
 	}
+	w.observeAnswer(b.records)
 	b.records = nil
 	w.recycle(b)
 	return nil

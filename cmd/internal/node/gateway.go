@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -244,4 +245,39 @@ func (g *Gateway) StatusOf() *GatewayStatus {
 		st.Spools[id] = s
 	}
 	return st
+}
+
+// ready says what keeps the gateway from taking events. That the ledger is away
+// does not: they are spooled.
+func (g *Gateway) ready() (why []string) {
+	for id, s := range g.StatusOf().Spools {
+		if s.Bytes >= s.Limit {
+			why = append(why, fmt.Sprintf("the spool of %s is full", id))
+		}
+	}
+	slices.Sort(why)
+	return why
+}
+
+// show lets the gateway's numbers be scraped.
+func (g *Gateway) show(h *Health) {
+	spools := func(of func(SpoolStatus) float64) func() float64 {
+		return func() (sum float64) {
+			for _, s := range g.StatusOf().Spools {
+				sum += of(s)
+			}
+			return sum
+		}
+	}
+	h.Gauge("spool_events", "Events that wait in the gateway's spools for the ledger.", spools(func(s SpoolStatus) float64 { return float64(s.Events) }))
+	h.Gauge("spool_bytes", "Size of the gateway's spools.", spools(func(s SpoolStatus) float64 { return float64(s.Bytes) }))
+	h.Counter("gateway_requests_total", "Requests to the gateway.", func() float64 { return float64(g.door.Stats().Requests) })
+	h.Counter("gateway_events_taken_total", "Events that the gateway answered with a receipt.", func() float64 { return float64(g.door.Stats().Taken) })
+	h.Counter("gateway_events_spooled_total", "Events that the gateway took without a receipt yet.", func() float64 { return float64(g.door.Stats().Spooled) })
+	h.Counter("gateway_refused_total", "Events, or whole requests, that the gateway refused.", func() (sum float64) {
+		for _, n := range g.door.Stats().Refused {
+			sum += float64(n)
+		}
+		return sum
+	})
 }

@@ -79,7 +79,7 @@ func (h *Hub) CheckBroker(ctx context.Context, nc *nats.Conn) (broker.SyncMode, 
 		}
 		errs = append(errs, fmt.Errorf("%w: %s", ErrUnsafeBroker, d))
 	}
-	mode, err := h.syncMode(ctx)
+	mode, err := h.SyncMode(ctx)
 	if err != nil {
 		return mode, err
 	}
@@ -89,14 +89,17 @@ func (h *Hub) CheckBroker(ctx context.Context, nc *nats.Conn) (broker.SyncMode, 
 	return mode, errors.Join(errs...)
 }
 
-func (h *Hub) syncMode(ctx context.Context) (broker.SyncMode, error) {
+// SyncMode says when the broker fsyncs, as far as it tells.
+func (h *Hub) SyncMode(ctx context.Context) (broker.SyncMode, error) {
 	if h.embedded != nil {
 		return h.embedded.SyncMode(), nil
 	}
 	if h.local != "" {
-		var st Status
-		if err := Ask(ctx, h.local.service("broker"), "GET", "/status", nil, &st); err == nil && st.Sync != "" {
-			return st.Sync, nil
+		for _, socket := range []string{h.local.service("broker"), h.local.Socket()} { // alone, or under up
+			var st Status
+			if err := Ask(ctx, socket, "GET", "/status", nil, &st); err == nil && st.Sync != "" {
+				return st.Sync, nil
+			}
 		}
 	}
 	return broker.ExternalSyncMode(ctx, h.Monitor)

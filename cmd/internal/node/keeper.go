@@ -110,11 +110,15 @@ func (k *keeper) look(ctx context.Context, now time.Time) {
 	k.look(ctx, now) // now it is well, or the next look is after the pause
 }
 
+// brokerServing is the state of a broker whose store takes writes.
+const brokerServing = "serving"
+
 // BrokerStatus is what is known of an embedded broker.
 type BrokerStatus struct {
 	State     string  `json:"state"`               // serving or failed
 	Detail    string  `json:"detail,omitzero"`     // why it failed, and what it waits for
 	FreeBytes *uint64 `json:"free_bytes,omitzero"` // on its disk
+	StoreUsed *uint64 `json:"store_used,omitzero"` // bytes that the streams hold
 	StoreRoom *uint64 `json:"store_room,omitzero"` // before its store limit
 	Restarts  int     `json:"restarts"`            // after a failure of the store, since the start
 	Restarted string  `json:"restarted,omitzero"`  // why, the last time
@@ -155,15 +159,26 @@ func (k *kept) stop() error {
 // statusOf asks broker and disk.
 func (k *kept) statusOf() *BrokerStatus {
 	seen := k.keeper.read()
-	s := &BrokerStatus{State: "serving", Restarts: seen.restarts, Restarted: seen.reason}
+	s := &BrokerStatus{State: brokerServing, Restarts: seen.restarts, Restarted: seen.reason}
 	if seen.failed != "" {
 		s.State, s.Detail = "failed", seen.failed
 	}
 	if free, err := k.dir.FreeBytes(); err == nil {
 		s.FreeBytes = &free
 	}
-	if room, err := k.StoreRoom(); err == nil {
-		s.StoreRoom = &room
+	if used, room, err := k.StoreUse(); err == nil {
+		s.StoreUsed, s.StoreRoom = &used, &room
 	}
 	return s
+}
+
+// ready says why the broker does not do its job; nothing if it does.
+func (k *kept) ready() []string {
+	if seen := k.keeper.read(); seen.failed != "" {
+		return []string{"the broker's store takes no writes: " + seen.failed}
+	}
+	if k.ClientURL() == "" {
+		return []string{"the broker is not running"}
+	}
+	return nil
 }

@@ -100,7 +100,7 @@ func (l *Logger) open(ctx context.Context) error {
 	}
 	opened, err := open(ctx, logger.Config{
 		Dir: string(l.cfg.Dir.Logger()), Stream: l.stream, Witnesses: policy, Software: l.cfg.Software, Log: l.cfg.Log, Instance: l.cfg.Instance,
-		FreeBytes: l.room, LowWater: l.cfg.lowWater(),
+		FreeBytes: l.room, LowWater: l.cfg.lowWater(), Observer: l.cfg.observer,
 		Quarantine: func(who string, raw []byte) {
 			// Bounded and best effort: the record of the rejection is what counts.
 			_ = l.store.Publish(QuarantineSubject+userOf(who), raw)
@@ -253,4 +253,14 @@ func (l *Logger) StatusOf() *LoggerStatus {
 		s.State, s.Detail = logger.LowDisk, l.waits
 	}
 	return &s
+}
+
+// ready says why the logger does not do its job; nothing if it does. Standing
+// by is a job.
+func (l *Logger) ready() []string {
+	reasons := disconnected("logger", l.store)
+	if s := l.StatusOf(); s.State != logger.Serving && s.State != logger.StandingBy {
+		reasons = append(reasons, fmt.Sprintf("the logger's state is %s: %s", s.State, s.Detail))
+	}
+	return reasons
 }

@@ -163,6 +163,20 @@ func (p *Projector) StatusOf() *ProjectorStatus {
 	return &s
 }
 
+// ready says why the projector does not do its job; nothing if it does.
+func (p *Projector) ready() []string {
+	reasons := disconnected("projector", p.nc)
+	if s := p.StatusOf(); s.Halted != "" {
+		reasons = append(reasons, "the views stand still: "+s.Halted)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.db.Err(); err != nil {
+		reasons = append(reasons, fmt.Sprintf("the views' store failed: %v", err))
+	}
+	return reasons
+}
+
 func (p *Projector) routes(mux *http.ServeMux) {
 	handle(mux, "GET /digest", func(*http.Request) (any, error) { return p.Runner().Digest() })
 	handle(mux, "GET /score", func(r *http.Request) (out any, err error) {

@@ -130,11 +130,32 @@ type ResolverStatus struct {
 	Applied  ledger.Seq `json:"applied"`  // last record folded
 	Differed uint64     `json:"differed"` // stored events that this build would write otherwise
 	Skipped  uint64     `json:"skipped"`  // records that do not decode
+	// The rest is of when it was last caught up with a checkpoint: ledger time,
+	// how many predictions are not settled, when the first of them was recorded,
+	// and up to where each source's telemetry is sealed.
+	LedgerTime time.Time            `json:"ledger_time,omitzero"`
+	Open       int                  `json:"open"`
+	Oldest     time.Time            `json:"oldest_open,omitzero"`
+	Watermarks map[string]time.Time `json:"watermarks,omitzero"`
 }
 
 // StatusOf is the service's status.
 func (r *Resolver) StatusOf() *ResolverStatus {
-	return &ResolverStatus{Applied: r.Applied(), Differed: r.Differed(), Skipped: r.Skipped()}
+	st := r.Stats()
+	return &ResolverStatus{
+		Applied: r.Applied(), Differed: r.Differed(), Skipped: r.Skipped(),
+		LedgerTime: st.LedgerTime, Open: st.Open, Oldest: st.Oldest, Watermarks: st.Watermarks,
+	}
+}
+
+// ready says why the resolver does not do its job; nothing if it does.
+func (r *Resolver) ready() []string {
+	select {
+	case <-r.done:
+		return []string{fmt.Sprintf("the resolver has stopped: %v", r.err)}
+	default:
+	}
+	return disconnected("resolver", r.conns...)
 }
 
 // intakePublisher is the resolver's way into the intake.

@@ -26,7 +26,10 @@ type Service struct {
 	status func(*Status)
 	reload func() error
 	routes func(*http.ServeMux)
+	ready  func() []string
+	health *Health
 	socket *Socket
+	scrape *scrapeServer
 }
 
 // StartService starts one service.
@@ -35,6 +38,7 @@ func StartService(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{name: cfg.Service, status: func(*Status) {}, reload: func() error { return nil }, routes: func(*http.ServeMux) {}}
+	s.health = newHealth(cfg.UpConfig, s.Status, func() []string { return s.ready() })
 	ctx, cancel := context.WithCancel(ctx)
 	err := s.start(ctx, cfg)
 	if err != nil {
@@ -48,14 +52,17 @@ func StartService(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 	case cfg.Instance != "":
 		path = cfg.Dir.service(cfg.Service + "-" + cfg.Instance)
 	}
-	if s.socket, err = ListenSocket(path, s.mux()); err != nil {
+	if s.socket, err = ListenSocket(path, s.mux()); err == nil {
+		s.scrape, err = s.health.listen(cfg.Metrics)
+	}
+	if err != nil {
 		cancel()
-		return nil, errors.Join(err, s.wait())
+		return nil, errors.Join(err, s.wait(), s.socket.Close())
 	}
 	wait := s.wait
 	s.wait = func() error {
 		defer cancel()
-		return errors.Join(wait(), s.socket.Close())
+		return errors.Join(wait(), s.scrape.Close(), s.socket.Close())
 	}
 	return s, nil
 }
@@ -69,24 +76,25 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 	}
 	switch cfg.Service {
 	case "logger":
+		cfg.observer = s.health.observer()
 		l, err := StartLogger(ctx, s.hub, cfg.NATS == "", cfg.UpConfig)
 		if err != nil {
 			return err
 		}
-		s.routes = l.routes
+		s.routes, s.ready = l.routes, l.ready
 		s.wait, s.reload, s.status = l.Wait, l.Reload, func(st *Status) { st.Logger, st.Sync = l.StatusOf(), l.sync }
 	case "projector":
 		p, err := StartProjector(ctx, s.hub, cfg.UpConfig)
 		if err != nil {
 			return err
 		}
-		s.wait, s.routes, s.status = p.Wait, p.routes, func(st *Status) { st.Projector = p.StatusOf() }
+		s.wait, s.routes, s.ready, s.status = p.Wait, p.routes, p.ready, func(st *Status) { st.Projector = p.StatusOf() }
 	case "resolver":
 		r, err := StartResolver(ctx, cfg.Dir, s.hub, ResolverConfig{Seal: cfg.Seal, Log: cfg.Log})
 		if err != nil {
 			return err
 		}
-		s.wait, s.status = r.Wait, func(st *Status) { st.Resolver = r.StatusOf() }
+		s.wait, s.ready, s.status = r.Wait, r.ready, func(st *Status) { st.Resolver = r.StatusOf() }
 	case "ingress", "sensor":
 		t, err := StartTelemetry(ctx, cfg.Dir, s.hub, TelemetryConfig{
 			Ingress: cfg.Service == "ingress", Sensor: cfg.Service == "sensor", Watch: cfg.Watch, Interval: cfg.Sensor, Log: cfg.Log,
@@ -94,13 +102,14 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 		if err != nil {
 			return err
 		}
-		s.wait, s.status = t.Wait, func(st *Status) { st.Telemetry = t.StatusOf() }
+		s.wait, s.ready, s.status = t.Wait, t.ready, func(st *Status) { st.Telemetry = t.StatusOf() }
 	case "gateway":
 		g, err := StartGateway(ctx, cfg.Dir, s.hub, GatewayConfig{LowWater: cfg.lowWater(), Log: cfg.Log})
 		if err != nil {
 			return err
 		}
-		s.wait, s.status = g.Wait, func(st *Status) { st.Gateway = g.StatusOf() }
+		g.show(s.health)
+		s.wait, s.ready, s.status = g.Wait, g.ready, func(st *Status) { st.Gateway = g.StatusOf() }
 	default:
 		return fmt.Errorf("no service is called %q", cfg.Service)
 	}
@@ -113,7 +122,7 @@ func (s *Service) startBroker(ctx context.Context, cfg ServiceConfig) error {
 		return err
 	}
 	s.hub = EmbeddedHub(b.Broker, cfg.Dir.Creds())
-	s.reload, s.status = b.Reload, func(st *Status) { st.Refused, st.Sync, st.Broker = refusals(b.Broker), b.SyncMode(), b.statusOf() }
+	s.reload, s.ready, s.status = b.Reload, b.ready, func(st *Status) { st.Refused, st.Sync, st.Broker = refusals(b.Broker), b.SyncMode(), b.statusOf() }
 	s.wait = func() error {
 		<-ctx.Done()
 		return b.stop()
@@ -139,6 +148,7 @@ func (c ServiceConfig) hub() (*Hub, error) {
 func (s *Service) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	s.routes(mux)
+	s.health.routes(mux)
 	handle(mux, "GET /status", func(*http.Request) (any, error) { return s.Status(), nil })
 	handle(mux, "POST /reload", func(*http.Request) (any, error) {
 		return map[string]bool{"reloaded": true}, s.reload()
@@ -148,7 +158,7 @@ func (s *Service) mux() *http.ServeMux {
 
 // Status is the service's part of a Status.
 func (s *Service) Status() Status {
-	st := Status{Services: s.name, URL: s.hub.URL()}
+	st := Status{Services: s.name, Software: s.health.software, URL: s.hub.URL()}
 	s.status(&st)
 	return st
 }

@@ -49,8 +49,11 @@ func ListenSocket(path string, mux *http.ServeMux) (*Socket, error) {
 	return s, nil
 }
 
-// Close ends the service and removes the socket.
+// Close ends the service and removes the socket. On nil it does nothing.
 func (s *Socket) Close() error {
+	if s == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	return s.srv.Shutdown(ctx)

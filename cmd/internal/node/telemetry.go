@@ -126,6 +126,9 @@ func (t *Telemetry) StatusOf() *TelemetryStatus {
 	return &s
 }
 
+// ready says why ingress and sensor do not do their job; nothing if they do.
+func (t *Telemetry) ready() []string { return disconnected("telemetry", t.conns...) }
+
 // LoadRegistry reads the operator's signal registry.
 func LoadRegistry(dir Dir) (*criterion.Registry, error) {
 	raw, err := os.ReadFile(dir.Registry())

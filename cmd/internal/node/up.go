@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"assay/ledger/broker"
+	"assay/ledger/logger"
 )
 
 // UpConfig says what `up` runs.
@@ -38,6 +40,11 @@ type UpConfig struct {
 	// Sensor and Seal are the host sensor's interval and the longest time for
 	// which samples stay unsealed; zero means one second each.
 	Sensor, Seal time.Duration
+	// Metrics is the TCP address, made by MetricsAddress, on which metrics and
+	// health are served beside the service's socket; "" is none.
+	Metrics string
+
+	observer logger.Observer
 }
 
 func (c UpConfig) lowWater() uint64 { return cmp.Or(c.LowWater, DefaultLowWater) }
@@ -52,7 +59,9 @@ type Up struct {
 	Tele   *Telemetry
 	Judge  *Resolver
 	Door   *Gateway // nil without one
+	health *Health
 	socket *Socket
+	scrape *scrapeServer
 
 	cancel context.CancelFunc
 	errs   chan error
@@ -67,6 +76,8 @@ func StartUp(ctx context.Context, cfg UpConfig) (*Up, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	u := &Up{cfg: cfg, cancel: cancel, errs: make(chan error, 8)}
+	u.health = newHealth(cfg, u.Status, u.ready)
+	u.cfg.observer = u.health.observer()
 	if err := u.start(ctx); err != nil {
 		return nil, errors.Join(explain(err), u.Stop())
 	}
@@ -99,9 +110,13 @@ func (u *Up) start(ctx context.Context) (err error) {
 		if u.Door, err = StartGateway(ctx, c.Dir, u.Hub, GatewayConfig{LowWater: c.lowWater(), Log: c.Log}); err != nil {
 			return err
 		}
+		u.Door.show(u.health)
 		u.run("gateway", u.Door.Wait)
 	}
-	u.socket, err = ListenSocket(c.Dir.Socket(), u.mux())
+	if u.socket, err = ListenSocket(c.Dir.Socket(), u.mux()); err != nil {
+		return err
+	}
+	u.scrape, err = u.health.listen(c.Metrics)
 	return err
 }
 
@@ -127,10 +142,8 @@ func (u *Up) Wait() error {
 			errs = append(errs, err)
 		}
 	}
-	if u.socket != nil {
-		errs = append(errs, u.socket.Close())
-		u.socket = nil
-	}
+	errs = append(errs, u.scrape.Close(), u.socket.Close())
+	u.scrape, u.socket = nil, nil
 	if u.Broker != nil {
 		errs = append(errs, u.Broker.stop())
 		u.Broker = nil
@@ -148,6 +161,7 @@ func (u *Up) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	u.Views.routes(mux)
 	u.Logger.routes(mux)
+	u.health.routes(mux)
 	handle(mux, "GET /status", func(*http.Request) (any, error) { return u.Status(), nil })
 	handle(mux, "POST /reload", func(*http.Request) (any, error) {
 		if err := u.Broker.Reload(); err != nil {
@@ -162,6 +176,7 @@ func (u *Up) mux() *http.ServeMux {
 // that answers.
 type Status struct {
 	Services  string            `json:"services"` // up, or the one service that serves alone
+	Software  string            `json:"software"` // the build that answers
 	URL       string            `json:"url,omitzero"`
 	Sync      broker.SyncMode   `json:"sync,omitzero"` // when the broker fsyncs: always, interval or unknown
 	Broker    *BrokerStatus     `json:"broker,omitzero"`
@@ -176,9 +191,14 @@ type Status struct {
 // Status asks every service of this process.
 func (u *Up) Status() Status {
 	return Status{
-		Services: "up", URL: u.Hub.URL(), Sync: u.Broker.SyncMode(), Broker: u.Broker.statusOf(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
+		Services: "up", Software: u.cfg.Software, URL: u.Hub.URL(), Sync: u.Broker.SyncMode(), Broker: u.Broker.statusOf(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
 		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Gateway: u.Door.StatusOf(), Refused: refusals(u.Broker.Broker),
 	}
+}
+
+// ready says what does not do its job; nothing if all do.
+func (u *Up) ready() []string {
+	return slices.Concat(u.Broker.ready(), u.Logger.ready(), u.Views.ready(), u.Tele.ready(), u.Judge.ready())
 }
 
 // refusals counts what the broker itself refused, by principal where the
