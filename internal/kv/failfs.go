@@ -1,7 +1,9 @@
 package kv
 
 import (
+	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -22,6 +24,88 @@ type failFS struct {
 	// armed is set when Open is done: until then an error is Open's result,
 	// that of the directory by the latch.
 	armed atomic.Bool
+	// abandoned is set when Open gave up on a Pebble that does not come back.
+	// From then on that one changes nothing, whatever it still tries: the
+	// directory belongs to whoever opens it next.
+	abandoned atomic.Bool
+
+	mu    sync.Mutex
+	locks []*lockFile
+}
+
+// abandon takes the store away from a Pebble that is stuck in Open.
+func (f *failFS) abandon() {
+	f.abandoned.Store(true)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.locks {
+		_ = l.Close()
+	}
+}
+
+// lockFile is the store's lock, which may be given up by either side.
+type lockFile struct {
+	io.Closer
+	once sync.Once
+	err  error
+}
+
+func (l *lockFile) Close() error {
+	l.once.Do(func() { l.err = l.Closer.Close() })
+	return l.err
+}
+
+// Lock implements vfs.FS.
+func (f *failFS) Lock(name string) (io.Closer, error) {
+	c, err := f.FS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	l := &lockFile{Closer: c}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.locks = append(f.locks, l)
+	return l, nil
+}
+
+// own does op, unless the store was taken away.
+func (f *failFS) own(op func() error) error {
+	if f.abandoned.Load() {
+		return f.fail.err()
+	}
+	return op()
+}
+
+// Remove implements vfs.FS.
+func (f *failFS) Remove(name string) error { return f.own(func() error { return f.FS.Remove(name) }) }
+
+// RemoveAll implements vfs.FS.
+func (f *failFS) RemoveAll(name string) error {
+	return f.own(func() error { return f.FS.RemoveAll(name) })
+}
+
+// Rename implements vfs.FS.
+func (f *failFS) Rename(from, to string) error {
+	return f.own(func() error { return f.FS.Rename(from, to) })
+}
+
+// Link implements vfs.FS.
+func (f *failFS) Link(from, to string) error {
+	return f.own(func() error { return f.FS.Link(from, to) })
+}
+
+// tableFile is any other file that is written.
+type tableFile struct {
+	vfs.File
+	fs *failFS
+}
+
+func (t *tableFile) Write(p []byte) (n int, err error) {
+	err = t.fs.own(func() (err error) {
+		n, err = t.File.Write(p)
+		return err
+	})
+	return n, err
 }
 
 func (f *failFS) failed() bool { return f.fail.err() != nil }
@@ -41,7 +125,7 @@ func (f *failFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.F
 func (f *failFS) create(name string, open func() (vfs.File, error)) (vfs.File, error) {
 	isLog := isLog(name)
 	if f.failed() {
-		if isLog {
+		if isLog && !f.abandoned.Load() {
 			return f.dropped(name), nil
 		}
 		return nil, f.fail.err()
@@ -58,7 +142,7 @@ func (f *failFS) create(name string, open func() (vfs.File, error)) (vfs.File, e
 	case strings.HasPrefix(f.PathBase(name), "MANIFEST-"):
 		return &manifestFile{File: file, fs: f}, nil
 	}
-	return file, nil
+	return &tableFile{File: file, fs: f}, nil
 }
 
 // dropped stands for a log that could not be created.
@@ -131,7 +215,7 @@ type manifestFile struct {
 }
 
 func (m *manifestFile) Write(p []byte) (int, error) {
-	if m.fs.armed.Load() && m.fs.failed() {
+	if m.fs.abandoned.Load() || m.fs.armed.Load() && m.fs.failed() {
 		return 0, m.fs.fail.err()
 	}
 	return m.File.Write(p)

@@ -53,6 +53,19 @@ func TestOpenOnAFailingDisk(t *testing.T) {
 					_ = fill(db, fmt.Sprint(at)) // or the store has failed
 					_ = db.Close()
 				}
+				if err != nil {
+					// Where the disk works again the store can be opened in the same
+					// process, whatever became of the attempt before.
+					disk.Fail(kvtest.Fault{})
+					if again, err := kv.Open("store", kv.Options{FS: disk.FS()}); err != nil {
+						t.Errorf("operation %d, on the mended disk: %v", at, err)
+					} else {
+						_, err := again.Get([]byte("k"))
+						if err = errors.Join(err, again.Close()); err != nil {
+							t.Errorf("operation %d, on the mended disk: %v", at, err)
+						}
+					}
+				}
 				// What was not synced is gone. (A disk that keeps a later directory
 				// entry and loses an earlier one would cost Pebble its manifest.)
 				left := disk.Crash(0, nil)

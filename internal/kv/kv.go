@@ -128,7 +128,7 @@ func Open(dir string, o Options) (*DB, error) {
 	}
 	fail := newFailure(o.Logger)
 	files := &failFS{FS: o.FS, fail: fail}
-	db, err := openPebble(dir, pebbleOptions(o, files), fail)
+	db, err := openPebble(dir, pebbleOptions(o, files), files)
 	switch {
 	case err == nil:
 		files.armed.Store(true)
@@ -145,9 +145,10 @@ func Open(dir string, o Options) (*DB, error) {
 }
 
 // openPebble is pebble.Open that comes back: what fails to be flushed while the
-// log is replayed, on a full disk say, Pebble tries again for ever. The lock is
-// then kept until the process ends.
-func openPebble(dir string, o *pebble.Options, fail *failure) (*pebble.DB, error) {
+// log is replayed, on a full disk say, Pebble tries again for ever. The store is
+// then taken away from it, so that it can be opened again.
+func openPebble(dir string, o *pebble.Options, files *failFS) (*pebble.DB, error) {
+	fail := files.fail
 	type opened struct {
 		db  *pebble.DB
 		err error
@@ -167,6 +168,7 @@ func openPebble(dir string, o *pebble.Options, fail *failure) (*pebble.DB, error
 	case r := <-done:
 		return r.db, r.err
 	case <-time.After(closeAfterFail):
+		files.abandon()
 		return nil, fail.err()
 	}
 }
