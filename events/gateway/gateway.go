@@ -68,7 +68,9 @@ type Config struct {
 	Dir  string
 	// Socket is where to listen if the file names no other path.
 	Socket string
-	// Publishers has one for each principal that the file names.
+	// Publishers has one for each principal that the file names. What it gives no
+	// answer for, with publish.ErrClosed, spool.ErrFull or another error, is
+	// answered accordingly.
 	Publishers map[string]Publisher
 	// Blobs may be nil: there is no store here. Room says why a blob would not
 	// fit; nil: it always does. Random makes salts.
@@ -77,8 +79,8 @@ type Config struct {
 	Random io.Reader
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
-	// Timeouts replaces how long headers, and the body of events, may take; zero
-	// is five and twenty seconds.
+	// HeaderTimeout and BodyTimeout are how long headers, and a body of events,
+	// may take; zero is five and twenty seconds.
 	HeaderTimeout, BodyTimeout time.Duration
 	Log                        zerolog.Logger
 }

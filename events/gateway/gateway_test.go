@@ -533,7 +533,7 @@ func TestManyConnections(t *testing.T) {
 
 // TestSlowClients: whoever does not send what he announced is cut off.
 func TestSlowClients(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.HeaderTimeout, c.BodyTimeout = 100*time.Millisecond, 100*time.Millisecond })
+	d := open(t, func(c *gateway.Config) { c.HeaderTimeout, c.BodyTimeout = time.Second, 200*time.Millisecond })
 	for name, sent := range map[string]string{
 		"nothing":       "",
 		"half a header": "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-",

@@ -296,6 +296,13 @@ func (s *Spool) Append(events ...[]byte) error {
 
 // write makes a group durable. The caller holds commit.
 func (s *Spool) write(g *group) error {
+	s.mu.Lock()
+	if s.closed { // while this waited: the files may be another's by now
+		s.bytes -= int64(len(g.buf))
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	s.mu.Unlock()
 	err := s.room()
 	if err == nil {
 		_, err = s.open.Write(g.buf)

@@ -202,6 +202,27 @@ func TestPeekWaits(t *testing.T) {
 	}
 }
 
+// An append that waits while the spool is closed writes nothing.
+func TestCloseWhileWaiting(t *testing.T) {
+	d := newDisk()
+	s := mustOpen(t, d)
+	s.commit.Lock() // an fsync that is under way
+	got := make(chan error, 1)
+	go func() { got <- s.Append([]byte("late")) }()
+	for waiting := 0; waiting == 0; {
+		s.mu.Lock()
+		waiting = s.waiting.events
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.commit.Unlock()
+	if err := <-got; !errors.Is(err, ErrClosed) || len(d.files) != 0 {
+		t.Errorf("%v, %d files", err, len(d.files))
+	}
+}
+
 func TestSegmentBytesAreFrozen(t *testing.T) {
 	got := appendEntry(appendHeader(nil, "agent/piper"), []byte("{}"))
 	want := "assay spool 1\n\x00\x0bagent/piper" + "\x91\x24\x70\x02" +
