@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -200,11 +199,17 @@ func (e *exam) stream(ctx context.Context) {
 	}
 	info, err := e.info(ctx)
 	if err != nil {
-		e.add(check, Fail, err.Error(), "")
+		e.add(check, Fail, err.Error(), "see whether the broker has the stream: `assay init` made it")
 		return
 	}
+	e.head = ledger.Seq(info.State.Last)
+	e.judgeStream(info)
+	e.replicas(info)
+}
+
+func (e *exam) judgeStream(info streamInfo) {
+	const check = "stream"
 	s := info.State
-	e.head, e.headed = ledger.Seq(s.Last), true
 	seen := fmt.Sprintf("records %d to %d, %d in all", s.First, s.Last, s.Messages)
 	const do = "stop the logger, keep the store as it is and run `assay verify`: it names the first record that is missing"
 	switch {
@@ -220,9 +225,6 @@ func (e *exam) stream(ctx context.Context) {
 		e.add(check, Fail, seen+": the numbers do not agree", do)
 	default:
 		e.add(check, OK, seen, "")
-	}
-	if len(info.Cluster.Replicas) > 0 {
-		e.replicas(info)
 	}
 }
 
@@ -241,11 +243,10 @@ type streamInfo struct {
 	Cluster struct {
 		Leader   string `json:"leader"`
 		Replicas []struct {
-			Name    string        `json:"name"`
-			Current bool          `json:"current"`
-			Offline bool          `json:"offline"`
-			Active  time.Duration `json:"active,format:nano"`
-			Lag     uint64        `json:"lag"`
+			Name    string `json:"name"`
+			Current bool   `json:"current"`
+			Offline bool   `json:"offline"`
+			Lag     uint64 `json:"lag"`
 		} `json:"replicas"`
 	} `json:"cluster"`
 }

@@ -82,9 +82,8 @@ type exam struct {
 	ledger   *stream.Stream // over reader
 	statuses []node.Status  // of services that answered on their sockets
 	heard    bool           // a logger answered an intake subject
-	head     ledger.Seq     // last record of the stream, if headed
-	headed   bool
-	signed   uint64 // size of the newest checkpoint on file, 0 if unknown
+	head     ledger.Seq     // last record of the stream, 0 if unknown
+	signed   uint64         // size of the newest checkpoint on file, 0 if unknown
 }
 
 // Examine looks at everything. Its error is that of a directory that was never

@@ -201,6 +201,7 @@ func (e *exam) blobs(context.Context) {
 // room holds the disks against the low-water mark.
 func (e *exam) room(context.Context) {
 	const check = "disk"
+	looked := map[unix.Fsid]bool{}
 	for _, path := range []string{broker.Dir(e.Dir).Store(), string(e.Dir.Logger()), e.Dir.Views(), e.Dir.Blobs()} {
 		var st unix.Statfs_t
 		if err := unix.Statfs(path, &st); err != nil {
@@ -209,6 +210,10 @@ func (e *exam) room(context.Context) {
 			}
 			continue
 		}
+		if looked[st.Fsid] {
+			continue
+		}
+		looked[st.Fsid] = true
 		e.judgeRoom(check, st.Bavail*uint64(st.Bsize), "on the disk of "+path)
 	}
 	for _, s := range e.statuses {

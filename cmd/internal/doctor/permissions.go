@@ -133,6 +133,9 @@ func (e *exam) permissions(ctx context.Context) {
 		e.report.Findings = append(e.report.Findings, found[i]...)
 		e.heard = e.heard || heard[i]
 	}
+	if e.hub == nil {
+		e.add(check, Unknown, "no broker to try them on", "")
+	}
 }
 
 // try runs a trial; heard says that a logger answered the intake.
@@ -148,8 +151,7 @@ func (e *exam) try(ctx context.Context, t trial) (found []Finding, heard bool) {
 		add(unreadable(err), err.Error(), "")
 		return found, false
 	case e.hub == nil:
-		add(Unknown, "no broker to try them on", "")
-		return found, false
+		return nil, false
 	}
 	v := &violations{seen: map[refusal]bool{}}
 	closed := make(chan struct{})
