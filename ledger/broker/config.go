@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
 
-	"assay/internal/durable"
 	"assay/internal/principal"
 )
 
@@ -54,6 +51,9 @@ type RenderConfig struct {
 	StoreDir string
 	// Listen is host:port; "" is DefaultListen.
 	Listen string
+	// Cluster makes the server the one that its Node names; nil is a server
+	// that is alone. Listen is then the peer's own.
+	Cluster *Cluster
 }
 
 // Render is the complete configuration of a nats-server, embedded or not. The
@@ -68,10 +68,18 @@ func Render(c RenderConfig) ([]byte, error) {
 	if c.Listen == "" {
 		c.Listen = DefaultListen
 	}
+	name := "assay"
+	if c.Cluster != nil {
+		self, ok := c.Cluster.self()
+		if err := c.Cluster.Validate(); err != nil || !ok {
+			return nil, errors.Join(err, fmt.Errorf("render a broker of a cluster: %w: %q", ErrNoNode, c.Cluster.Node))
+		}
+		name, c.Listen = self.Name, self.client()
+	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Made by assay from principals.json and services.json, and made again whenever
 # a principal changes. Do not edit.
-server_name: "assay"
+server_name: %s
 listen: %s
 max_payload: %d
 
@@ -83,8 +91,11 @@ jetstream {
   limits { batch { max_msgs: %d } }
 }
 
-accounts {
-`, quote(c.Listen), MaxPayload, quote(c.StoreDir), int64(maxFileStore), maxMemoryStore, MaxBatch)
+`, quote(name), quote(c.Listen), MaxPayload, quote(c.StoreDir), int64(maxFileStore), maxMemoryStore, MaxBatch)
+	if c.Cluster != nil {
+		c.Cluster.render(&b)
+	}
+	b.WriteString("accounts {\n")
 	for _, a := range layout(c.Principals, c.Services) {
 		a.render(&b)
 	}
@@ -145,13 +156,21 @@ func list(items []string) string {
 }
 
 // WriteConfig renders DIR/broker/nats.conf from the principals and services of
-// DIR, and says whether the file changed.
+// DIR, and says whether the file changed. Of a cluster's directory, it renders
+// those of every broker below DIR/nodes.
 func WriteConfig(dir string) (changed bool, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return false, err
 	}
 	d, names := Dir(abs), principal.Dir(abs)
+	cluster, err := LoadCluster(abs)
+	if err != nil {
+		return false, err
+	}
+	if cluster != nil && cluster.Node == "" {
+		return cluster.writeNodes(abs)
+	}
 	f, err := principal.Load(names.Principals())
 	if err != nil {
 		return false, err
@@ -160,16 +179,9 @@ func WriteConfig(dir string) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	want, err := Render(RenderConfig{Principals: f, Services: s, StoreDir: d.Store()})
+	want, err := Render(RenderConfig{Principals: f, Services: s, StoreDir: d.Store(), Cluster: cluster})
 	if err != nil {
 		return false, err
 	}
-	have, err := os.ReadFile(d.Config())
-	if err == nil && bytes.Equal(have, want) {
-		return false, nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	return true, durable.WriteFile(d.Config(), want, 0o600)
+	return writeChanged(d.Config(), want)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/mod/sumdb/note"
@@ -38,6 +39,9 @@ var (
 type RestoreConfig struct {
 	Dir Dir
 	Src string
+	// NATS is the external broker or the cluster that gets the records; "" is
+	// the cluster that DIR is of, else the broker embedded in DIR.
+	NATS string
 	// OfflineDir has the bootstrap seeds, which make the streams.
 	OfflineDir string
 	// Key is the log's pinned verifier key; "" takes DIR's, then the backup's own.
@@ -357,37 +361,54 @@ func (r *restore) putBlobs(ctx context.Context) error {
 	return nil
 }
 
-// onBroker starts the broker on DIR for some steps.
-func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *stream.Stream) error) (err error) {
-	b, err := broker.Start(broker.Config{Dir: string(r.Dir), Log: r.Log})
-	if err != nil {
-		return explain(err)
-	}
-	defer func() { err = errors.Join(err, stopBroker(b)) }()
-	hub := EmbeddedHub(b, r.Dir.Creds())
-	nc, err := hub.Connect(principal.LoggerStore)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	s, err := stream.New(nc, stream.Config{})
-	if err != nil {
-		return err
-	}
-	if err := createStreams(ctx, hub, r.OfflineDir); err != nil {
-		return err
-	}
-	for _, step := range steps {
-		if err := step(ctx, s); err != nil {
+// onBroker takes steps with the stream, made if need be.
+func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *stream.Stream) error) error {
+	return onBroker(ctx, r.Dir, r.NATS, r.Log, func(hub *Hub, s *stream.Stream) error {
+		if err := createStreams(ctx, hub, r.OfflineDir); err != nil {
 			return err
 		}
-	}
-	return nil
+		for _, step := range steps {
+			if err := step(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// appendRecords appends what the stream lacks. What it holds must be the
-// backup's, byte for byte.
+// appendRecords appends what the stream lacks, as often as it takes: an append
+// whose outcome is unknown, as at each change of a cluster's leader, is settled
+// by holding what is stored against the backup and going on from there. The
+// bytes are the same each time.
 func (r *restore) appendRecords(ctx context.Context, s *stream.Stream) error {
+	for tries := 0; ; tries++ {
+		before := r.out.Written
+		err := r.appendRest(ctx, s)
+		if !errors.Is(err, stream.ErrUndecided) && !errors.Is(err, stream.ErrWrongSequence) && !errors.Is(err, stream.ErrNoLeader) {
+			return err
+		}
+		if r.out.Written > before {
+			tries = 0
+		}
+		if tries >= appendTries {
+			return fmt.Errorf("%w (restore again: it goes on from what is stored)", err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(appendPause):
+		}
+	}
+}
+
+const (
+	appendTries = 10
+	appendPause = time.Second
+)
+
+// appendRest appends what the stream lacks. What it holds must be the backup's,
+// byte for byte.
+func (r *restore) appendRest(ctx context.Context, s *stream.Stream) error {
 	head, err := s.Head(ctx)
 	if err != nil {
 		return err
@@ -401,7 +422,7 @@ func (r *restore) appendRecords(ctx context.Context, s *stream.Stream) error {
 		}
 		return err
 	}
-	a := &appender{to: s, next: head.Last + 1, progress: r.progress("restoring"), total: r.size()}
+	a := &appender{to: s, next: head.Last + 1, written: &r.out.Written, progress: r.progress("restoring"), total: r.size()}
 	if uint64(head.Last) < r.size() {
 		if err := r.backup.Read(ctx, head.Last+1, 0, func(seq ledger.Seq, body []byte) error { return a.add(ctx, seq, body) }); err != nil {
 			return err
@@ -409,7 +430,6 @@ func (r *restore) appendRecords(ctx context.Context, s *stream.Stream) error {
 		if err := a.flush(ctx); err != nil {
 			return err
 		}
-		r.out.Written = r.size() - uint64(head.Last)
 	}
 	return nil
 }
@@ -462,6 +482,7 @@ type appender struct {
 	msgs     []stream.Message
 	bytes    int
 	total    uint64
+	written  *uint64 // how many were appended
 	progress func(done, total uint64)
 }
 
@@ -481,8 +502,9 @@ func (a *appender) flush(ctx context.Context) error {
 		return nil
 	}
 	if err := a.to.Append(ctx, a.next, a.msgs); err != nil {
-		return fmt.Errorf("%w (restore again: it goes on from what is stored)", err)
+		return err
 	}
+	*a.written += uint64(len(a.msgs))
 	a.next += ledger.Seq(len(a.msgs))
 	a.msgs, a.bytes = a.msgs[:0], 0
 	a.progress(uint64(a.next-1), a.total)
