@@ -381,14 +381,21 @@ func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *s
 // by holding what is stored against the backup and going on from there. The
 // bytes are the same each time.
 func (r *restore) appendRecords(ctx context.Context, s *stream.Stream) error {
+	var first, before ledger.Seq // where the stream ended at first, and the last time
 	for tries := 0; ; tries++ {
-		before := r.out.Written
-		err := r.appendRest(ctx, s)
+		head, err := r.appendRest(ctx, s)
+		if tries == 0 && before == 0 {
+			first = head
+		}
+		if err == nil {
+			r.out.Written = r.size() - min(uint64(first), r.size())
+			return nil
+		}
 		if !errors.Is(err, stream.ErrUndecided) && !errors.Is(err, stream.ErrWrongSequence) && !errors.Is(err, stream.ErrNoLeader) {
 			return err
 		}
-		if r.out.Written > before {
-			tries = 0
+		if head > before {
+			before, tries = head, 0
 		}
 		if tries >= appendTries {
 			return fmt.Errorf("%w (restore again: it goes on from what is stored)", err)
@@ -406,32 +413,31 @@ const (
 	appendPause = time.Second
 )
 
-// appendRest appends what the stream lacks. What it holds must be the backup's,
-// byte for byte.
-func (r *restore) appendRest(ctx context.Context, s *stream.Stream) error {
+// appendRest appends what the stream lacks behind its end, which it returns. What
+// it holds must be the backup's, byte for byte.
+func (r *restore) appendRest(ctx context.Context, s *stream.Stream) (last ledger.Seq, err error) {
 	head, err := s.Head(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if head.Last > 0 && (head.First != 1 || head.Deleted > 0) {
-		return fmt.Errorf("%w: its stream has holes; move %s away", ErrOtherLedger, filepath.Join(broker.Dir(r.Dir).Store(), "jetstream"))
+		return head.Last, fmt.Errorf("%w: its stream has holes; move %s away", ErrOtherLedger, filepath.Join(broker.Dir(r.Dir).Store(), "jetstream"))
 	}
 	if err := r.compare(ctx, s, head.Last); err != nil {
 		if r.began == nil && errors.Is(err, ErrOtherLedger) {
 			err = errors.Join(err, r.unmark(ctx, s)) // nothing was added but what was not there
 		}
-		return err
+		return head.Last, err
 	}
-	a := &appender{to: s, next: head.Last + 1, written: &r.out.Written, progress: r.progress("restoring"), total: r.size()}
-	if uint64(head.Last) < r.size() {
-		if err := r.backup.Read(ctx, head.Last+1, 0, func(seq ledger.Seq, body []byte) error { return a.add(ctx, seq, body) }); err != nil {
-			return err
-		}
-		if err := a.flush(ctx); err != nil {
-			return err
-		}
+	a := &appender{to: s, next: head.Last + 1, progress: r.progress("restoring"), total: r.size()}
+	if uint64(head.Last) >= r.size() {
+		return head.Last, nil
 	}
-	return nil
+	err = r.backup.Read(ctx, head.Last+1, 0, func(seq ledger.Seq, body []byte) error { return a.add(ctx, seq, body) })
+	if err == nil {
+		err = a.flush(ctx)
+	}
+	return head.Last, err
 }
 
 // compare holds the records that are there against the backup.
@@ -482,7 +488,6 @@ type appender struct {
 	msgs     []stream.Message
 	bytes    int
 	total    uint64
-	written  *uint64 // how many were appended
 	progress func(done, total uint64)
 }
 
@@ -504,7 +509,6 @@ func (a *appender) flush(ctx context.Context) error {
 	if err := a.to.Append(ctx, a.next, a.msgs); err != nil {
 		return err
 	}
-	*a.written += uint64(len(a.msgs))
 	a.next += ledger.Seq(len(a.msgs))
 	a.msgs, a.bytes = a.msgs[:0], 0
 	a.progress(uint64(a.next-1), a.total)
