@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,7 +22,8 @@ type Hub struct {
 	creds    string
 	embedded *broker.Broker // nil when the broker is elsewhere
 	url      string
-	// Monitor is the monitoring address of an external broker, "" if it has none.
+	// Monitor is the monitoring address of an external broker, "" if it has none;
+	// of several, with commas between them.
 	Monitor string
 	// Cluster says that the streams there have copies on several brokers.
 	Cluster bool
@@ -120,7 +122,18 @@ func (h *Hub) syncMode(ctx context.Context) (broker.SyncMode, error) {
 			return st.Sync, nil
 		}
 	}
-	return broker.ExternalSyncMode(ctx, h.Monitor)
+	// Of several brokers the one that says least counts.
+	worst := broker.SyncAlways
+	for _, monitor := range strings.Split(h.Monitor, ",") {
+		mode, err := broker.ExternalSyncMode(ctx, monitor)
+		if err != nil {
+			return mode, err
+		}
+		if worst == broker.SyncAlways || mode == broker.SyncInterval {
+			worst = mode
+		}
+	}
+	return worst, nil
 }
 
 // URL is the broker's address.
