@@ -253,20 +253,30 @@ type info struct {
 // server may stand for election (nats-server 2.15.3).
 const heardWithin = 3 * time.Second
 
-// led says whether the answer is that of a leader with a majority behind it. A
-// server answers for a stream without leader too, and one that was cut off goes
-// on as leader for ten seconds or more.
-func (i *info) led() bool {
-	if i.Config.Replicas <= 1 {
+// Led says whether what a server says of a stream with replicas copies is the
+// word of a leader with a majority behind it: leader is who it takes for it, and
+// heard is how long ago it heard from each of the others, 0 for never. A server
+// answers for a stream without leader too, and one that was cut off goes on as
+// leader for ten seconds or more.
+func Led(replicas int, leader string, heard []time.Duration) bool {
+	if replicas <= 1 {
 		return true
 	}
-	heard := 1 // itself
-	for _, r := range i.Cluster.Replicas {
-		if r.Active > 0 && r.Active <= int64(heardWithin) {
-			heard++
+	with := 1 // itself
+	for _, ago := range heard {
+		if ago > 0 && ago <= heardWithin {
+			with++
 		}
 	}
-	return i.Cluster.Leader != "" && heard > i.Config.Replicas/2
+	return leader != "" && with > replicas/2
+}
+
+func (i *info) led() bool {
+	var heard []time.Duration
+	for _, r := range i.Cluster.Replicas {
+		heard = append(heard, time.Duration(r.Active))
+	}
+	return Led(i.Config.Replicas, i.Cluster.Leader, heard)
 }
 
 // Head asks the stream's leader where it ends. ErrNoLeader when none was found

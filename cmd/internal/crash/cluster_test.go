@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -32,6 +33,7 @@ type cluster struct {
 	loggers map[string]*process // by socket
 	views   *process
 	judge   *process
+	sensing []*process
 	load    *load
 	disk    string   // of the broker n3, "" when it has none of its own
 	net     *network // nil on loopback
@@ -83,8 +85,9 @@ func (c *cluster) startServices(seed uint64) {
 	c.loggers["logger"] = c.serve("logger", "--standby")
 	c.await("the first logger to write", func() bool { return c.role("logger") == logger.RoleActive })
 	c.loggers["logger-b"] = c.serve("logger", "--standby", "--instance", "b")
-	c.views, c.judge = c.serve("projector"), c.serve("resolver")
-	c.awaitServed("logger-b", "assay", "resolver")
+	c.views, c.judge = c.serve("projector"), c.serve("resolver", "--seal", "1s")
+	c.sensing = []*process{c.serve("sensor", "--sensor", "200ms"), c.serve("ingress")}
+	c.awaitServed("logger-b", "assay", "resolver", "ingress", "sensor")
 	c.load = c.startLoad(seed)
 	c.flows()
 }
@@ -106,6 +109,29 @@ func (c *cluster) flows() time.Duration {
 	began, flowing := time.Now(), c.load.acks.Load()+100
 	c.await("acks to flow", func() bool { return c.load.acks.Load() >= flowing })
 	return time.Since(began)
+}
+
+// sealed counts the segments of telemetry in the ledger.
+func (c *cluster) sealed() (n int) {
+	c.t.Helper()
+	e, err := node.OpenEvidence(c.t.Context(), node.EvidenceConfig{Dir: c.dir})
+	if err != nil {
+		return 0
+	}
+	defer e.Close()
+	head, err := e.Head(c.t.Context())
+	if err == nil {
+		err = e.Read(c.t.Context(), 1, head, func(_ ledger.Seq, body []byte) error {
+			if bytes.Contains(body, []byte(`"telemetry.sealed"`)) {
+				n++
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // active is the socket of the logger that writes.
@@ -184,8 +210,12 @@ func (c *cluster) fillDisk() {
 // promise; then it does what else is to be checked while the brokers run.
 func (c *cluster) settle(also ...func()) {
 	c.t.Helper()
+	sealed := c.sealed()
+	c.await("telemetry to be sealed still", func() bool { return c.sealed() > sealed })
 	c.load.end()
-	c.judge.stop()
+	for _, p := range append(c.sensing, c.judge) {
+		p.stop()
+	}
 	c.awaitViews(c.active())
 	c.mustReplay("live views")
 	c.views.stop()
