@@ -382,7 +382,23 @@ func TestRollingUpgrade(t *testing.T) {
 	c.judge.upgrade()
 	c.awaitServed("assay", "resolver")
 	c.flows()
+	c.replaceDisk("n2")
 	c.settle()
+}
+
+// replaceDisk takes a broker's whole store away. It fetches its copy from the
+// others, who are a majority without it.
+func (c *cluster) replaceDisk(name string) {
+	c.t.Helper()
+	old := c.nodes[name]
+	old.killForGood()
+	c.flows()
+	if err := os.RemoveAll(filepath.Join(broker.Dir(c.dir).Node(name).Store(), "jetstream")); err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes[name] = c.supervise(name, old.argv)
+	c.awaitServed(nodeSocket(name))
+	c.flows()
 }
 
 // upgrade asks the service to end, which it has to do with exit 0; the
