@@ -25,8 +25,8 @@ func connOptions(c principal.Credential) []nats.Option {
 		nats.CustomInboxPrefix(inboxOf(c.User)),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
-		// A broker that falls silent is left within a quarter of a minute.
-		nats.PingInterval(5 * time.Second),
+		// A broker that falls silent is left after nine seconds.
+		nats.PingInterval(3 * time.Second),
 		// Errors are met where they matter, as a refused request; the
 		// client's default would print them.
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
