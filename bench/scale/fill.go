@@ -109,7 +109,7 @@ func open(ctx context.Context, b *broker.Broker, dir string, at time.Time) (*nat
 		defer nc.Close()
 		conns = append(conns, nc)
 	}
-	if err := broker.CreateStreams(ctx, conns[0], conns[1]); err != nil {
+	if err := broker.CreateStreams(ctx, conns[0], conns[1], 1); err != nil {
 		return nil, err
 	}
 	nc, err := connect(principal.Dir(dir).Credential(principal.LoggerStore))

@@ -46,7 +46,7 @@ func openHouse(ctx context.Context, parent, name string) (h *house, err error) {
 		}
 		defer conns[i].Close()
 	}
-	if err := broker.CreateStreams(ctx, conns[0], conns[1]); err != nil {
+	if err := broker.CreateStreams(ctx, conns[0], conns[1], 1); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
 	return h, nil

@@ -117,7 +117,7 @@ func (a *app) changed(v principalView, verb string) error {
 			fmt.Fprintf(w, "credential  %s\n", v.Credential)
 		}
 		if !live {
-			fmt.Fprintln(w, "No running service took it up: it holds from the next start on. An external broker must reload its configuration.")
+			fmt.Fprintln(w, "No running service took it up: it holds from the next start on. An external broker must reload its configuration, and so must those of a cluster, once their directories below nodes/ are copied.")
 		}
 	}); err != nil {
 		return err

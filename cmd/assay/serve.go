@@ -10,9 +10,10 @@ import (
 
 type serveCmd struct {
 	Service  string        `arg:"" enum:"broker,logger,projector,resolver,ingress,sensor,gateway" help:"broker, logger, projector, resolver, ingress, sensor or gateway."`
-	NATS     string        `name:"nats" help:"Use the external broker at this address. Default: the one that serves DIR." placeholder:"URL"`
+	NATS     string        `name:"nats" help:"Use the external broker at this address, or several with commas between them. Default: the broker or the cluster that serves DIR." placeholder:"URL"`
 	Monitor  string        `help:"Monitoring address of the external broker (http://host:8222), to see that it fsyncs before it acks." placeholder:"URL"`
 	CredsDir string        `help:"Directory with the service's credentials. Default: DIR/creds." type:"path" placeholder:"DIR"`
+	Node     string        `help:"Which broker of the cluster serve broker is; its directory is DIR/nodes/NAME." placeholder:"NAME"`
 	Port     int           `help:"Loopback port of serve broker; clients find it again there after a restart. 0: any free one." default:"4222"`
 	Watch    []int         `help:"Process that serve sensor reads." placeholder:"PID"`
 	Sensor   time.Duration `help:"Time between two readings of serve sensor." default:"1s"`
@@ -26,6 +27,9 @@ type serveCmd struct {
 func (c *serveCmd) Run(a *app) error {
 	if c.Service == "broker" && c.NATS != "" {
 		return usageError("serve broker starts the embedded broker; --nats is for the other services")
+	}
+	if c.Node != "" && c.Service != "broker" {
+		return usageError("--node is for serve broker")
 	}
 	if c.Standby && c.Service != "logger" || c.Instance != "" && !c.Standby {
 		return usageError("--standby is for serve logger, and --instance goes with it")
@@ -41,7 +45,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	s, err := node.StartService(a.ctx, node.ServiceConfig{
-		Service: c.Service, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
+		Service: c.Service, Node: c.Node, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
 		UpConfig: node.UpConfig{
 			Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
 			LowWater: c.lowWater(), MaxStore: c.maxStore(), Metrics: metrics, Standby: c.Standby, Instance: c.Instance,

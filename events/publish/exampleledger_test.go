@@ -35,7 +35,7 @@ func exampleLedger() (stop func(), dir string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	store := connect(principal.CredentialPath(offline, principal.BootstrapStore))
 	buffer := connect(principal.CredentialPath(offline, principal.BootstrapTelemetry))
-	check(broker.CreateStreams(ctx, store, buffer))
+	check(broker.CreateStreams(ctx, store, buffer, 1))
 	store.Close()
 	buffer.Close()
 	files := logger.Files(filepath.Join(dir, "logger"))

@@ -34,7 +34,7 @@ var rooms = map[string][]string{
 	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
 	"resolver/criterion":  {"ledger"},
-	"resolver/telemetry":  {"resolver/criterion"},
+	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},
 	"internal":            {"ledger"},
 	"cmd":                 {"*"},
 	"bench":               {"*"},

@@ -57,7 +57,8 @@ type Broker struct {
 	lock *durable.Lock
 	log  *serverLog
 
-	maxStore int64 // 0: as rendered
+	maxStore  int64 // 0: as rendered
+	clustered bool  // one of several, at the address that the others know
 
 	// live is srv while it serves, for those who must not wait for a restart.
 	live atomic.Pointer[server.Server]
@@ -69,7 +70,9 @@ type Broker struct {
 }
 
 // Start renders DIR/broker/nats.conf, starts a server on that very file and
-// writes its address to DIR/run/nats.url. ErrLocked if the store is in use.
+// writes its address to DIR/run/nats.url. ErrLocked if the store is in use. The
+// directory of one broker of a cluster fixes the port; ErrClustered for that of
+// the cluster itself.
 func Start(c Config) (*Broker, error) {
 	if c.MaxStore != 0 && c.MaxStore < MinStore {
 		return nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrSmallStore, c.MaxStore, int64(MinStore))
@@ -78,7 +81,14 @@ func Start(c Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{dir: Dir(abs), log: newServerLog(c.Log), maxStore: c.MaxStore, port: c.Port}
+	cluster, err := LoadCluster(abs)
+	if err != nil {
+		return nil, err
+	}
+	if cluster != nil && cluster.Node == "" {
+		return nil, fmt.Errorf("%w: %s", ErrClustered, abs)
+	}
+	b := &Broker{dir: Dir(abs), clustered: cluster != nil, log: newServerLog(c.Log), maxStore: c.MaxStore, port: c.Port}
 	if b.port == 0 {
 		b.port = server.RANDOM_PORT
 	}
@@ -105,7 +115,9 @@ func (b *Broker) options() (*server.Options, error) {
 		return nil, fmt.Errorf("%s: %w", b.dir.Config(), err)
 	}
 	opts.NoSigs = true
-	opts.Port = b.port
+	if !b.clustered {
+		opts.Port = b.port
+	}
 	if b.maxStore != 0 {
 		opts.JetStreamMaxStore = b.maxStore
 	}
@@ -131,6 +143,9 @@ func (b *Broker) start() error {
 	}
 	b.srv, b.keys = srv, keysOf(opts)
 	b.live.Store(srv)
+	if b.clustered {
+		go shed(srv)
+	}
 	b.port = srv.Addr().(*net.TCPAddr).Port // a restart keeps the address
 	if err := b.writeURL(); err != nil {
 		return errors.Join(err, b.shutdown(context.Background()))

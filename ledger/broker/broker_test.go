@@ -69,7 +69,7 @@ func startHouseAt(t testing.TB, dir string, cfg Config) *house {
 		}
 	})
 	h := &house{dir, offline, b}
-	if err := CreateStreams(t.Context(), h.connect(t, principal.BootstrapStore), h.connect(t, principal.BootstrapTelemetry)); err != nil {
+	if err := CreateStreams(t.Context(), h.connect(t, principal.BootstrapStore), h.connect(t, principal.BootstrapTelemetry), 1); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -314,7 +314,7 @@ func TestStoreUserAppendsAndReads(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "ledger.x", make([]byte, 65536)); err == nil {
 		t.Error("a record above the limit was accepted")
 	}
-	if ds, err := CheckStreams(t.Context(), js, LedgerStream, QuarantineStream); err != nil || len(ds) > 0 {
+	if ds, err := CheckStreams(t.Context(), js, 1, LedgerStream, QuarantineStream); err != nil || len(ds) > 0 {
 		t.Errorf("deviations %v, %v", ds, err)
 	}
 	// A batch of the largest size is one acknowledgement.
@@ -337,11 +337,11 @@ func TestCreateStreamsRepeatsAndRepairs(t *testing.T) {
 	h := startHouse(t)
 	h.fill(t, 2)
 	store, telemetry := h.connect(t, principal.BootstrapStore), h.connect(t, principal.BootstrapTelemetry)
-	must(t, CreateStreams(t.Context(), store, telemetry))
-	c := ledgerConfig()
+	must(t, CreateStreams(t.Context(), store, telemetry, 1))
+	c := ledgerConfig(1)
 	c.MaxMsgs, c.MaxAge, c.AllowDirect = 10, time.Hour, false
 	must1(mustJS(t, store).UpdateStream(t.Context(), c))
-	ds, err := CheckStreams(t.Context(), mustJS(t, store), LedgerStream, QuarantineStream)
+	ds, err := CheckStreams(t.Context(), mustJS(t, store), 1, LedgerStream, QuarantineStream)
 	must(t, err)
 	var settings []string
 	for _, d := range ds {
@@ -350,8 +350,8 @@ func TestCreateStreamsRepeatsAndRepairs(t *testing.T) {
 	if want := []string{"LEDGER.max_msgs", "LEDGER.max_age", "LEDGER.allow_direct"}; !slices.Equal(settings, want) {
 		t.Errorf("deviations %v, want %v", ds, want)
 	}
-	must(t, CreateStreams(t.Context(), store, telemetry))
-	if ds, err := CheckStreams(t.Context(), mustJS(t, store), LedgerStream); err != nil || len(ds) > 0 {
+	must(t, CreateStreams(t.Context(), store, telemetry, 1))
+	if ds, err := CheckStreams(t.Context(), mustJS(t, store), 1, LedgerStream); err != nil || len(ds) > 0 {
 		t.Errorf("after repair: %v, %v", ds, err)
 	}
 }
@@ -381,9 +381,9 @@ func TestCompareNamesEachSetting(t *testing.T) {
 		"subject_transform":         func(c *jetstream.StreamConfig) { c.SubjectTransform = &jetstream.SubjectTransformConfig{} },
 		"subject_delete_marker_ttl": func(c *jetstream.StreamConfig) { c.SubjectDeleteMarkerTTL = time.Hour },
 	} {
-		c := ledgerConfig()
+		c := ledgerConfig(1)
 		change(&c)
-		ds := compare(ledgerConfig(), c)
+		ds := compare(ledgerConfig(1), c)
 		if len(ds) != 1 || ds[0].Setting != setting || ds[0].Stream != LedgerStream {
 			t.Errorf("%s: deviations %v", setting, ds)
 		}

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode"
 
-	"assay/internal/durable"
 	"assay/internal/principal"
 )
 
@@ -54,6 +52,9 @@ type RenderConfig struct {
 	StoreDir string
 	// Listen is host:port; "" is DefaultListen.
 	Listen string
+	// Cluster makes the server the one that its Node names; nil is a server
+	// that is alone. Listen is then the peer's own.
+	Cluster *Cluster
 }
 
 // Render is the complete configuration of a nats-server, embedded or not. The
@@ -68,10 +69,18 @@ func Render(c RenderConfig) ([]byte, error) {
 	if c.Listen == "" {
 		c.Listen = DefaultListen
 	}
+	name := "assay"
+	if c.Cluster != nil {
+		self, ok := c.Cluster.self()
+		if err := c.Cluster.Validate(); err != nil || !ok {
+			return nil, errors.Join(err, fmt.Errorf("render a broker of a cluster: %w: %q", ErrNoNode, c.Cluster.Node))
+		}
+		name, c.Listen = self.Name, self.client()
+	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Made by assay from principals.json and services.json, and made again whenever
 # a principal changes. Do not edit.
-server_name: "assay"
+server_name: %s
 listen: %s
 max_payload: %d
 
@@ -83,8 +92,11 @@ jetstream {
   limits { batch { max_msgs: %d } }
 }
 
-accounts {
-`, quote(c.Listen), MaxPayload, quote(c.StoreDir), int64(maxFileStore), maxMemoryStore, MaxBatch)
+`, quote(name), quote(c.Listen), MaxPayload, quote(c.StoreDir), int64(maxFileStore), maxMemoryStore, MaxBatch)
+	if c.Cluster != nil {
+		c.Cluster.render(&b)
+	}
+	b.WriteString("accounts {\n")
 	for _, a := range layout(c.Principals, c.Services) {
 		a.render(&b)
 	}
@@ -144,9 +156,9 @@ func list(items []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// rendered is what DIR/broker/nats.conf must hold by the principals and services
-// of DIR.
-func rendered(d Dir) ([]byte, error) {
+// rendered is what DIR/broker/nats.conf must hold by the principals, services and
+// cluster of DIR.
+func rendered(d Dir, cluster *Cluster) ([]byte, error) {
 	names := principal.Dir(d)
 	f, err := principal.Load(names.Principals())
 	if err != nil {
@@ -156,7 +168,7 @@ func rendered(d Dir) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Render(RenderConfig{Principals: f, Services: s, StoreDir: d.Store()})
+	return Render(RenderConfig{Principals: f, Services: s, StoreDir: d.Store(), Cluster: cluster})
 }
 
 // CompareConfig returns what DIR/broker/nats.conf holds and what it would be
@@ -166,7 +178,11 @@ func CompareConfig(dir string) (have, want []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if want, err = rendered(Dir(abs)); err != nil {
+	cluster, err := LoadCluster(abs)
+	if err != nil {
+		return nil, nil, err
+	}
+	if want, err = rendered(Dir(abs), cluster); err != nil {
 		return nil, nil, err
 	}
 	have, err = os.ReadFile(Dir(abs).Config())
@@ -174,14 +190,23 @@ func CompareConfig(dir string) (have, want []byte, err error) {
 }
 
 // WriteConfig renders DIR/broker/nats.conf from the principals and services of
-// DIR, and says whether the file changed.
+// DIR, and says whether the file changed. Of a cluster's directory, it renders
+// those of every broker below DIR/nodes.
 func WriteConfig(dir string) (changed bool, err error) {
-	have, want, err := CompareConfig(dir)
-	if err == nil && bytes.Equal(have, want) {
-		return false, nil
-	}
-	if err != nil && (want == nil || !errors.Is(err, fs.ErrNotExist)) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
 		return false, err
 	}
-	return true, durable.WriteFile(Dir(dir).Config(), want, 0o600)
+	cluster, err := LoadCluster(abs)
+	if err != nil {
+		return false, err
+	}
+	if cluster != nil && cluster.Node == "" {
+		return cluster.writeNodes(abs)
+	}
+	want, err := rendered(Dir(abs), cluster)
+	if err != nil {
+		return false, err
+	}
+	return writeChanged(Dir(abs).Config(), want)
 }

@@ -11,7 +11,8 @@ import (
 	"assay/internal/principal"
 )
 
-// Dial connects to a broker at url with the credential. It keeps reconnecting
+// Dial connects to a broker at url, or to one of several with commas between
+// them, with the credential. It keeps reconnecting
 // for ever, unless the broker refuses the credential twice.
 func Dial(url string, c principal.Credential, opts ...nats.Option) (*nats.Conn, error) {
 	return nats.Connect(url, append(connOptions(c), opts...)...)
@@ -24,6 +25,8 @@ func connOptions(c principal.Credential) []nats.Option {
 		nats.CustomInboxPrefix(inboxOf(c.User)),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
+		// A broker that falls silent is left after nine seconds.
+		nats.PingInterval(3 * time.Second),
 		// Errors are met where they matter, as a refused request; the
 		// client's default would print them.
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),

@@ -42,7 +42,7 @@ func TestExternalServer(t *testing.T) {
 		return nc
 	}
 	store, telemetry := ext(principal.CredentialPath(offline, principal.BootstrapStore)), ext(principal.CredentialPath(offline, principal.BootstrapTelemetry))
-	must(t, CreateStreams(t.Context(), store, telemetry))
+	must(t, CreateStreams(t.Context(), store, telemetry, 1))
 	must1(mustJS(t, ext(principal.Dir(dir).Credential(principal.LoggerStore))).Publish(t.Context(), "ledger.x", []byte("1")))
 	js := must1(ReadAPI(ext(principal.Dir(dir).Credential(principal.ReadResolver))))
 	if n := readAll(t, js, 1, 1); n != 1 {

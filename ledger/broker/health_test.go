@@ -139,7 +139,7 @@ func TestStoreRoom(t *testing.T) {
 func TestStoreLimitIsAnswered(t *testing.T) {
 	h := startHouse(t)
 	boot := mustJS(t, h.connect(t, principal.BootstrapStore))
-	cfg := ledgerConfig()
+	cfg := ledgerConfig(1)
 	cfg.MaxBytes = 4 << 20
 	_, err := boot.UpdateStream(t.Context(), cfg)
 	must(t, err)
@@ -154,7 +154,7 @@ func TestStoreLimitIsAnswered(t *testing.T) {
 		t.Errorf("%d stored, %d acked", got, acked)
 	}
 	must(t, h.Check())
-	_, err = boot.UpdateStream(t.Context(), ledgerConfig())
+	_, err = boot.UpdateStream(t.Context(), ledgerConfig(1))
 	must(t, err)
 	must(t, publishAll(t, js, make([]byte, 60_000), 20))
 }

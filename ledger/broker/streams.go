@@ -31,55 +31,60 @@ const (
 	duplicates = 100 * time.Millisecond
 )
 
-func ledgerConfig() jetstream.StreamConfig {
+func ledgerConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: LedgerStream, Subjects: []string{"ledger.>"}, Storage: jetstream.FileStorage,
 		Discard: jetstream.DiscardNew, MaxMsgSize: ledger.MaxRecord, Duplicates: duplicates,
 		DenyDelete: true, DenyPurge: true, AllowDirect: true, AllowAtomicPublish: true,
-		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, Replicas: 1,
+		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, Replicas: replicas,
 	}
 }
 
-func quarantineConfig() jetstream.StreamConfig {
+func quarantineConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: QuarantineStream, Subjects: []string{"quarantine.>"}, Storage: jetstream.FileStorage,
 		Discard: jetstream.DiscardOld, MaxBytes: quarantineBytes, Duplicates: duplicates, AllowDirect: true,
-		MaxMsgs: -1, MaxMsgSize: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, Replicas: 1,
+		MaxMsgs: -1, MaxMsgSize: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, Replicas: replicas,
 	}
 }
 
-func telemetryConfig() jetstream.StreamConfig {
-	return jetstream.StreamConfig{
+func telemetryConfig(replicas int) jetstream.StreamConfig {
+	c := jetstream.StreamConfig{
 		Name: TelemetryStream, Subjects: []string{"buffer.>"}, Storage: jetstream.FileStorage,
 		Discard: jetstream.DiscardOld, MaxBytes: telemetryBytes, Duplicates: duplicates, AllowDirect: true,
-		MaxMsgs: -1, MaxMsgSize: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, Replicas: 1,
-		// The buffer alone may lose its last moments: what counts is sealed.
-		PersistMode: jetstream.AsyncPersistMode,
+		MaxMsgs: -1, MaxMsgSize: -1, MaxMsgsPerSubject: -1, MaxConsumers: -1, Replicas: replicas,
 	}
+	if replicas == 1 {
+		// The buffer alone may lose its last moments: what counts is sealed.
+		// The server does not offer it for copies.
+		c.PersistMode = jetstream.AsyncPersistMode
+	}
+	return c
 }
 
-func configOf(stream string) (jetstream.StreamConfig, bool) {
+func configOf(stream string, replicas int) (jetstream.StreamConfig, bool) {
 	switch stream {
 	case LedgerStream:
-		return ledgerConfig(), true
+		return ledgerConfig(replicas), true
 	case QuarantineStream:
-		return quarantineConfig(), true
+		return quarantineConfig(replicas), true
 	case TelemetryStream:
-		return telemetryConfig(), true
+		return telemetryConfig(replicas), true
 	}
 	return jetstream.StreamConfig{}, false
 }
 
 // CreateStreams makes the streams, or sets those that exist to the wanted
 // configuration. The connections are those of the users bootstrap.store and
-// bootstrap.telemetry. It may be repeated.
-func CreateStreams(ctx context.Context, store, telemetry *nats.Conn) error {
+// bootstrap.telemetry. Each stream gets replicas copies: 1 on a broker that is
+// alone, ClusterSize in a cluster. It may be repeated.
+func CreateStreams(ctx context.Context, store, telemetry *nats.Conn, replicas int) error {
 	for _, s := range []struct {
 		nc      *nats.Conn
 		configs []jetstream.StreamConfig
 	}{
-		{store, []jetstream.StreamConfig{ledgerConfig(), quarantineConfig()}},
-		{telemetry, []jetstream.StreamConfig{telemetryConfig()}},
+		{store, []jetstream.StreamConfig{ledgerConfig(replicas), quarantineConfig(replicas)}},
+		{telemetry, []jetstream.StreamConfig{telemetryConfig(replicas)}},
 	} {
 		js, err := jetstream.New(s.nc)
 		if err != nil {
@@ -95,7 +100,7 @@ func CreateStreams(ctx context.Context, store, telemetry *nats.Conn) error {
 }
 
 func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.StreamConfig) error {
-	ds, err := CheckStreams(ctx, js, want.Name)
+	ds, err := CheckStreams(ctx, js, want.Replicas, want.Name)
 	if err != nil {
 		return err
 	}
@@ -110,7 +115,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, want jetstream.St
 	if err != nil {
 		return err
 	}
-	ds, err = CheckStreams(ctx, js, want.Name)
+	ds, err = CheckStreams(ctx, js, want.Replicas, want.Name)
 	if err == nil && len(ds) > 0 {
 		err = fmt.Errorf("the broker kept another setting: %s", ds[0])
 	}
@@ -135,12 +140,13 @@ func (d Deviation) String() string {
 }
 
 // CheckStreams compares the named streams with what CreateStreams makes; the
-// connection must be allowed to ask for their STREAM.INFO. A stream that is
-// missing is one deviation of the setting "exists".
-func CheckStreams(ctx context.Context, js jetstream.JetStream, streams ...string) ([]Deviation, error) {
+// connection must be allowed to ask for their STREAM.INFO. A stream may have
+// more copies than replicas. One that is missing is one deviation of the
+// setting "exists".
+func CheckStreams(ctx context.Context, js jetstream.JetStream, replicas int, streams ...string) ([]Deviation, error) {
 	var out []Deviation
 	for _, name := range streams {
-		want, ok := configOf(name)
+		want, ok := configOf(name, replicas)
 		if !ok {
 			return nil, fmt.Errorf("no stream of assay's is named %q", name)
 		}
@@ -158,7 +164,6 @@ func CheckStreams(ctx context.Context, js jetstream.JetStream, streams ...string
 }
 
 // compare lists every setting that could lose, change or hide a message.
-// Replicas may differ: a cluster has three.
 func compare(want, got jetstream.StreamConfig) []Deviation {
 	var out []Deviation
 	check := func(setting string, w, g any) {
@@ -190,7 +195,12 @@ func compare(want, got jetstream.StreamConfig) []Deviation {
 	check("subject_delete_marker_ttl", want.SubjectDeleteMarkerTTL, got.SubjectDeleteMarkerTTL)
 	check("allow_msg_counter", want.AllowMsgCounter, got.AllowMsgCounter)
 	check("allow_msg_schedules", want.AllowMsgSchedules, got.AllowMsgSchedules)
-	check("persist_mode", want.PersistMode, got.PersistMode)
+	if got.Replicas == 1 { // copies are not persisted in any other mode
+		check("persist_mode", want.PersistMode, got.PersistMode)
+	}
+	if got.Replicas < want.Replicas {
+		check("num_replicas", want.Replicas, got.Replicas)
+	}
 	check("first_seq", want.FirstSeq, max(got.FirstSeq, 1)-1) // the server says 1 or nothing
 	check("compression", want.Compression, got.Compression)
 	check("mirror", want.Mirror != nil, got.Mirror != nil)

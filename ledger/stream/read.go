@@ -25,7 +25,8 @@ const stallAfter = 2 * time.Second
 // with to 0 it goes on with new messages until ctx ends. Messages that the
 // stream lost are passed over, so fn must check that seq is contiguous; where
 // all up to the end are lost the error is a *ledger.LostError. Bodies belong to
-// fn. An error of fn ends the read and is returned.
+// fn. An error of fn ends the read and is returned. A replicated stream is read
+// from any of its copies, which may be behind the leader for a while.
 func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledger.Seq, body []byte) error) error {
 	if from == 0 {
 		from = 1
@@ -55,7 +56,8 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 		default:
 		}
 	}
-	var mu sync.Mutex // held while fn runs, so that no call outlives Read
+	behind := make(chan struct{}, 1) // the copy that is read has nothing more
+	var mu sync.Mutex                // held while fn runs, so that no call outlives Read
 	stopped := false
 	last, heard := from-1, time.Now() // guarded by mu
 	defer func() {
@@ -80,7 +82,10 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 			case seq >= to:
 				err = errEnd
 			case pending == 0:
-				err = &ledger.LostError{After: seq, Last: to}
+				select {
+				case behind <- struct{}{}:
+				default:
+				}
 			}
 		}
 		if err != nil {
@@ -94,7 +99,9 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 	defer cc.Stop()
 	tick := time.NewTicker(stallAfter / 4)
 	defer tick.Stop()
+	var lagging lag
 	for {
+		ended := false
 		select {
 		case err := <-done:
 			if errors.Is(err, errEnd) {
@@ -105,21 +112,49 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 			return ctx.Err()
 		case <-cc.Closed():
 			return fmt.Errorf("read from %d: connection closed", from)
+		case <-behind:
+			ended = true
 		case <-tick.C:
-			if to == 0 || !mu.TryLock() { // fn is at work
-				continue
-			}
-			after, stalled := last, time.Since(heard) > stallAfter
-			mu.Unlock()
-			if !stalled {
-				continue
-			}
-			// A store whose end is lost still counts it, and delivers nothing.
-			if _, err := s.Get(ctx, to); errors.Is(err, ErrNotFound) {
-				return &ledger.LostError{After: after, Last: to}
-			}
+		}
+		switch {
+		case to == 0:
+			continue
+		case ended:
+			mu.Lock()
+		case !mu.TryLock(): // fn is at work
+			continue
+		}
+		after, stalled := last, time.Since(heard) > stallAfter
+		mu.Unlock()
+		if !ended && !stalled {
+			continue
+		}
+		// A store whose end is lost still counts it, and delivers nothing.
+		_, err := s.Get(ctx, to)
+		if errors.Is(err, ErrNotFound) {
+			return &ledger.LostError{After: after, Last: to}
+		}
+		if err == nil && lagging.since(after) > lagLimit {
+			return fmt.Errorf("read from %d: the copy that is read ends at %d since %s ago, the stream has %d", from, after, lagLimit, to)
 		}
 	}
+}
+
+// lagLimit is how long a read waits for a copy that does not catch up with the
+// leader: then its caller may try another.
+const lagLimit = 30 * time.Second
+
+// lag is how long a read has stood at one place although the leader had more.
+type lag struct {
+	at    ledger.Seq
+	start time.Time
+}
+
+func (l *lag) since(at ledger.Seq) time.Duration {
+	if l.start.IsZero() || l.at != at {
+		*l = lag{at, time.Now()}
+	}
+	return time.Since(l.start)
 }
 
 var errEnd = errors.New("end of the range")

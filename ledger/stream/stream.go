@@ -11,6 +11,14 @@
 //   - Anything else is ErrUndecided: none, all, or after a disk error a prefix
 //     may be stored, perhaps a moment after a read that misses it. Only
 //     resending identical bytes at the same position settles it.
+//
+// A stream with copies on several servers has a leader. While it has none, or one
+// that a majority left but that does not know it yet, an append is undecided: it
+// is met with silence, "no responders", 10008, 10009 or 10176, or it expects
+// something else than an attempt before it that a majority may still store. For
+// reads the answers of such a server look like any other and are of the past,
+// so that a head counts only where its server just heard from a majority
+// (ErrNoLeader), and nothing counts as lost until the leader misses it as well.
 package stream
 
 import (
@@ -53,6 +61,9 @@ var (
 	// ErrNoStream means that the broker has no LEDGER stream: it was never
 	// made, or it was deleted.
 	ErrNoStream = errors.New("the broker has no ledger stream")
+	// ErrNoLeader means that no server of a replicated stream answers which a
+	// majority follows: what the others know may be of the past.
+	ErrNoLeader = errors.New("no leader of the ledger stream that a majority follows")
 	// ErrNotFound means that the stream holds no message at a sequence.
 	ErrNotFound = errors.New("no message at this sequence")
 )
@@ -223,28 +234,104 @@ func classify(first ledger.Seq, err error) error {
 	return fmt.Errorf("append at %d: %w: %w", first, ErrUndecided, err)
 }
 
-// Head asks the stream's leader where it ends.
-func (s *Stream) Head(ctx context.Context) (Head, error) {
-	var info struct {
-		Error *jetstream.APIError   `json:"error"`
-		State jetstream.StreamState `json:"state"`
+// info is the part of a STREAM.INFO that a head is made of.
+type info struct {
+	Error  *jetstream.APIError   `json:"error"`
+	State  jetstream.StreamState `json:"state"`
+	Config struct {
+		Replicas int `json:"num_replicas"`
+	} `json:"config"`
+	Cluster struct {
+		Leader   string `json:"leader"`
+		Replicas []struct {
+			Active int64 `json:"active"` // nanoseconds since it was heard; 0 for never
+		} `json:"replicas"`
+	} `json:"cluster"`
+}
+
+// heardWithin is less than the four seconds of silence after which another
+// server may stand for election (nats-server 2.15.3).
+const heardWithin = 3 * time.Second
+
+// Led says whether what a server says of a stream with replicas copies is the
+// word of a leader with a majority behind it: leader is who it takes for it, and
+// heard is how long ago it heard from each of the others, 0 for never. A server
+// answers for a stream without leader too, and one that was cut off goes on as
+// leader for ten seconds or more.
+func Led(replicas int, leader string, heard []time.Duration) bool {
+	if replicas <= 1 {
+		return true
 	}
-	if err := s.request(ctx, "STREAM.INFO."+Name, nil, &info); err != nil {
+	with := 1 // itself
+	for _, ago := range heard {
+		if ago > 0 && ago <= heardWithin {
+			with++
+		}
+	}
+	return leader != "" && with > replicas/2
+}
+
+func (i *info) led() bool {
+	var heard []time.Duration
+	for _, r := range i.Cluster.Replicas {
+		heard = append(heard, time.Duration(r.Active))
+	}
+	return Led(i.Config.Replicas, i.Cluster.Leader, heard)
+}
+
+// Head asks the stream's leader where it ends. ErrNoLeader when none was found
+// within the stream's timeout.
+func (s *Stream) Head(ctx context.Context) (Head, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	for {
+		h, err := s.head(ctx)
+		if !errors.Is(err, ErrNoLeader) {
+			return h, err
+		}
+		select {
+		case <-ctx.Done():
+			return Head{}, err
+		case <-time.After(leaderPause):
+		}
+	}
+}
+
+// leaderPause is the time between two looks for a leader.
+const leaderPause = 250 * time.Millisecond
+
+func (s *Stream) head(ctx context.Context) (Head, error) {
+	var i info
+	if err := s.request(ctx, "STREAM.INFO."+Name, nil, &i); err != nil {
 		return Head{}, err
 	}
-	if info.Error != nil && info.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound {
+	switch {
+	case i.Error != nil && i.Error.ErrorCode == jetstream.JSErrCodeStreamNotFound:
 		return Head{}, ErrNoStream
+	case i.Error != nil:
+		return Head{}, fmt.Errorf("stream %s: %w", Name, i.Error)
+	case !i.led():
+		return Head{}, ErrNoLeader
 	}
-	if info.Error != nil {
-		return Head{}, fmt.Errorf("stream %s: %w", Name, info.Error)
-	}
-	h := Head{First: ledger.Seq(info.State.FirstSeq), Last: ledger.Seq(info.State.LastSeq), Deleted: info.State.NumDeleted}
-	return h, nil
+	return Head{First: ledger.Seq(i.State.FirstSeq), Last: ledger.Seq(i.State.LastSeq), Deleted: i.State.NumDeleted}, nil
 }
 
 // Get reads one message through the leader; direct gets can be stale. A
 // missing one is ErrNotFound.
 func (s *Stream) Get(ctx context.Context, seq ledger.Seq) ([]byte, error) {
+	body, err := s.get(ctx, seq)
+	if !errors.Is(err, ErrNotFound) {
+		return body, err
+	}
+	// Rare, and grave where it is met: it must not be the word of a server that
+	// was cut off before the message came.
+	if _, err := s.Head(ctx); err != nil {
+		return nil, fmt.Errorf("message %d: %w", seq, err)
+	}
+	return s.get(ctx, seq)
+}
+
+func (s *Stream) get(ctx context.Context, seq ledger.Seq) ([]byte, error) {
 	var got struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message struct {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
+	ledgerstream "assay/ledger/stream"
 	"assay/resolver/criterion"
 )
 
@@ -19,9 +21,13 @@ const (
 	StreamName = "TELEMETRY"
 	// DefaultMaxAhead is how far in the future a sample may be dated.
 	DefaultMaxAhead = time.Minute
+	// DefaultKeep is about twice as long as a cluster takes to elect a leader.
+	DefaultKeep = 20 * time.Second
 
 	maxPendingMessages = 4096
 	maxPendingBytes    = 64 << 20
+
+	retryWait = 250 * time.Millisecond
 )
 
 // BufferSubject is where the ingress puts a source's batches.
@@ -39,7 +45,10 @@ type IngressConfig struct {
 	// MaxAhead is how far ahead of Now a sample may be dated before its batch
 	// is refused; 0 is DefaultMaxAhead.
 	MaxAhead time.Duration
-	Log      zerolog.Logger
+	// Keep is how long a batch is sent again while nobody stores it, as when a
+	// cluster elects a leader; 0 is DefaultKeep.
+	Keep time.Duration
+	Log  zerolog.Logger
 }
 
 // IngressStats counts batches since the start. A lost batch was forwarded, or
@@ -70,11 +79,12 @@ func StartIngress(cfg IngressConfig) (*Ingress, error) {
 	if cfg.MaxAhead == 0 {
 		cfg.MaxAhead = DefaultMaxAhead
 	}
+	cfg.Keep = cmp.Or(cfg.Keep, DefaultKeep)
 	in := &Ingress{cfg: cfg}
 	var err error
 	in.js, err = jetstream.New(cfg.Conn,
 		jetstream.WithPublishAsyncMaxPending(maxPendingMessages),
-		jetstream.WithPublishAsyncTimeout(10*time.Second),
+		jetstream.WithPublishAsyncTimeout(cfg.Keep),
 		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, m *nats.Msg, err error) {
 			in.lose(m.Subject, err)
 		}))
@@ -110,7 +120,8 @@ func (in *Ingress) take(source string, batch []byte) {
 		in.cfg.Log.Warn().Err(err).Str("source", source).Int("bytes", len(batch)).Msg("telemetry refused")
 		return
 	}
-	if _, err := in.js.PublishAsync(BufferSubject(source), EncodeArrival(now, batch)); err != nil {
+	if _, err := in.js.PublishAsync(BufferSubject(source), EncodeArrival(now, batch),
+		jetstream.WithRetryWait(retryWait), jetstream.WithRetryAttempts(int(in.cfg.Keep/retryWait))); err != nil {
 		in.lose(source, err)
 		return
 	}
@@ -172,6 +183,18 @@ func (in *Ingress) Close() error {
 	return errors.Join(errs...)
 }
 
+// led says whether the answer is to be believed where it says less than before.
+func led(i *jetstream.StreamInfo) bool {
+	if i.Cluster == nil {
+		return i.Config.Replicas <= 1
+	}
+	var heard []time.Duration
+	for _, r := range i.Cluster.Replicas {
+		heard = append(heard, r.Active)
+	}
+	return ledgerstream.Led(i.Config.Replicas, i.Cluster.Leader, heard)
+}
+
 // ErrRewound means that the buffer ends before the place to read from: it was
 // replaced or restored, and waiting there would be for ever.
 var ErrRewound = errors.New("telemetry buffer ends before the cursor")
@@ -188,6 +211,9 @@ func (b Buffer) Read(ctx context.Context, source string, after uint64, fn func(s
 		return fmt.Errorf("read buffer of %s: %w", source, err)
 	}
 	if last := stream.CachedInfo().State.LastSeq; last < after {
+		if !led(stream.CachedInfo()) {
+			return fmt.Errorf("read buffer of %s: %w", source, ledgerstream.ErrNoLeader)
+		}
 		return fmt.Errorf("%w: at %d, cursor %d", ErrRewound, last, after)
 	}
 	cons, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{

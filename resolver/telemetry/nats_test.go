@@ -103,7 +103,7 @@ func TestIngressRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 10, 3, 12, 0, 0, 0, time.UTC)
-	in, err := StartIngress(IngressConfig{Conn: nc, Sources: []string{"host"}, Now: func() time.Time { return now }, Log: zerolog.Nop()})
+	in, err := StartIngress(IngressConfig{Conn: nc, Sources: []string{"host"}, Now: func() time.Time { return now }, Keep: 600 * time.Millisecond, Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

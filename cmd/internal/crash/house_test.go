@@ -50,11 +50,13 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// house is an initialised directory and the port of its broker.
+// house is an initialised directory and the port of its broker, or the addresses
+// of those of a cluster.
 type house struct {
 	t    testing.TB
 	dir  node.Dir
 	port int
+	urls string
 }
 
 func newHouse(t testing.TB) *house { return newHouseIn(t, t.TempDir()) }
@@ -83,7 +85,12 @@ func freePort(t testing.TB) int {
 	return 0
 }
 
-func (h *house) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", h.port) }
+func (h *house) url() string {
+	if h.urls != "" {
+		return h.urls
+	}
+	return fmt.Sprintf("nats://127.0.0.1:%d", h.port)
+}
 
 // result is how a command ended.
 type result struct {

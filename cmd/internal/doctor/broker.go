@@ -173,7 +173,7 @@ func (e *exam) streamSettings(ctx context.Context, check, user string, names ...
 		e.add(check, Unknown, err.Error(), "")
 		return
 	}
-	deviations, err := broker.CheckStreams(ctx, js, names...)
+	deviations, err := broker.CheckStreams(ctx, js, e.hub.Replicas(), names...)
 	if err != nil {
 		e.add(check, Unknown, fmt.Sprintf("%s: %v", listed, err), "")
 		return

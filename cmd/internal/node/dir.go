@@ -54,9 +54,15 @@ func (d Dir) service(name string) string {
 	return d.join("run", name+".sock")
 }
 
-// StatusSockets are the sockets in DIR/run on which services tell their status.
+// StatusSockets are the sockets on which services tell their status, the brokers
+// of a cluster that run on this host included.
 func (d Dir) StatusSockets() ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(d.Run(), "*.sock"))
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := filepath.Glob(d.join("nodes", "*", "run", "*.sock"))
+	all = append(all, nodes...)
 	return slices.DeleteFunc(all, func(s string) bool { return s == d.GatewaySocket() }), err
 }
 

@@ -69,9 +69,16 @@ func OpenEvidence(ctx context.Context, c EvidenceConfig) (Evidence, error) {
 	}
 	hub, err := LocalHub(c.Dir)
 	if err == nil {
+		origin := "the running service of " + string(c.Dir)
+		if hub.Cluster {
+			origin = "the cluster of " + string(c.Dir)
+		}
 		var e Evidence
-		if e, err = openStream(hub, "the running service of "+string(c.Dir), nil); err == nil {
+		if e, err = openStream(hub, origin, nil); err == nil {
 			return e, nil
+		}
+		if hub.Cluster {
+			return nil, err // what DIR itself may hold of a store is older
 		}
 	}
 	e, cerr := openCopy(ctx, c)

@@ -76,7 +76,7 @@ func newGatewayHouse(t *testing.T, file string) *gatewayHouse {
 func (h *gatewayHouse) startLogger() {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l, err := StartLogger(ctx, h.hub, true, UpConfig{Dir: h.dir, Software: "test", Log: zerolog.Nop()})
+	l, err := StartLogger(ctx, h.hub, UpConfig{Dir: h.dir, Software: "test", Log: zerolog.Nop()})
 	if err != nil {
 		cancel()
 		h.t.Fatal(err)

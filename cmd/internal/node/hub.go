@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,8 +22,11 @@ type Hub struct {
 	creds    string
 	embedded *broker.Broker // nil when the broker is elsewhere
 	url      string
-	// Monitor is the monitoring address of an external broker, "" if it has none.
+	// Monitor is the monitoring address of an external broker, "" if it has none;
+	// of several, with commas between them.
 	Monitor string
+	// Cluster says that the streams there have copies on several brokers.
+	Cluster bool
 	// local is the directory of a broker that another process of assay runs on
 	// this host, "" for any other.
 	local Dir
@@ -33,11 +37,19 @@ func EmbeddedHub(b *broker.Broker, credsDir string) *Hub {
 	return &Hub{creds: credsDir, embedded: b, url: b.ClientURL()}
 }
 
-// RemoteHub uses the broker at url.
+// RemoteHub uses the broker at url, or those of a cluster at several, with commas
+// between them.
 func RemoteHub(url, credsDir string) *Hub { return &Hub{creds: credsDir, url: url} }
 
-// LocalHub uses the broker that runs on DIR.
+// LocalHub uses the broker that runs on DIR, or the cluster that DIR is of.
 func LocalHub(dir Dir) (*Hub, error) {
+	if cluster, err := broker.LoadCluster(string(dir)); err != nil {
+		return nil, err
+	} else if cluster != nil {
+		h := RemoteHub(cluster.URLs(), dir.Creds())
+		h.Cluster = true
+		return h, nil
+	}
 	url, err := broker.ReadURL(string(dir))
 	if err != nil {
 		return nil, fmt.Errorf("%w (%w)", ErrNoBroker, err)
@@ -57,6 +69,17 @@ func awaitedHub(dir Dir) *Hub {
 	return h
 }
 
+// Replicas is how many copies of a stream there have to be.
+func (h *Hub) Replicas() int {
+	if h.Cluster {
+		return broker.ClusterSize
+	}
+	return 1
+}
+
+// onHost says that the broker's store is on a disk of this host.
+func (h *Hub) onHost() bool { return h.embedded != nil || h.local != "" }
+
 // ErrUnsafeBroker means that the broker would lose or change what it acked.
 var ErrUnsafeBroker = errors.New("the broker is not fit for a ledger")
 
@@ -68,7 +91,7 @@ func (h *Hub) CheckBroker(ctx context.Context, nc *nats.Conn) (broker.SyncMode, 
 	if err != nil {
 		return broker.SyncUnknown, err
 	}
-	deviations, err := broker.CheckStreams(ctx, js, broker.LedgerStream, broker.QuarantineStream)
+	deviations, err := broker.CheckStreams(ctx, js, h.Replicas(), broker.LedgerStream, broker.QuarantineStream)
 	if err != nil {
 		return broker.SyncUnknown, err
 	}
@@ -102,7 +125,18 @@ func (h *Hub) SyncMode(ctx context.Context) (broker.SyncMode, error) {
 			}
 		}
 	}
-	return broker.ExternalSyncMode(ctx, h.Monitor)
+	// Of several brokers the one that says least counts.
+	worst := broker.SyncAlways
+	for _, monitor := range strings.Split(h.Monitor, ",") {
+		mode, err := broker.ExternalSyncMode(ctx, monitor)
+		if err != nil {
+			return mode, err
+		}
+		if worst == broker.SyncAlways || mode == broker.SyncInterval {
+			worst = mode
+		}
+	}
+	return worst, nil
 }
 
 // URL is the broker's address.

@@ -35,6 +35,10 @@ type InitConfig struct {
 	// NATS is the address of an external broker that already runs on the
 	// rendered configuration; "" starts the embedded one for the time of init.
 	NATS string
+	// Peers are the brokers of a cluster. Their directories are made below
+	// DIR/nodes, and Init stops there, as with RenderOnly; a later call without
+	// them opens the ledger on the running cluster.
+	Peers []broker.Peer
 	// RenderOnly stops before anything is written to a broker, so that an
 	// external one can be started on the configuration.
 	RenderOnly bool
@@ -46,11 +50,18 @@ type InitConfig struct {
 type InitReport struct {
 	Dir        string   `json:"dir"`
 	OfflineDir string   `json:"offline_dir"`
-	Config     string   `json:"config"` // the broker's configuration file
+	Config     string   `json:"config"`         // the broker's configuration file; of a cluster, the one that names its brokers
+	Nodes      []Node   `json:"nodes,omitzero"` // the brokers of a cluster
 	Origin     string   `json:"origin"`
 	Key        string   `json:"key"` // verifier key: pin it elsewhere
 	Principals []string `json:"principals"`
 	Opened     bool     `json:"opened"` // the ledger has its first record
+}
+
+// Node is a broker of a cluster and the directory to be copied to its host.
+type Node struct {
+	broker.Peer
+	Dir string `json:"dir"`
 }
 
 // Init makes a directory, its keys and credentials, the broker's streams and
@@ -77,6 +88,10 @@ func Init(ctx context.Context, c InitConfig) (InitReport, error) {
 	if err := initRegistry(c.Dir.Registry()); err != nil {
 		return InitReport{}, err
 	}
+	cluster, err := initCluster(c)
+	if err != nil {
+		return InitReport{}, err
+	}
 	if _, err := broker.WriteConfig(string(c.Dir)); err != nil {
 		return InitReport{}, err
 	}
@@ -88,10 +103,16 @@ func Init(ctx context.Context, c InitConfig) (InitReport, error) {
 		Dir: abs, OfflineDir: c.OfflineDir, Config: broker.Dir(abs).Config(),
 		Key: keys.Verifier(), Origin: strings.SplitN(keys.Verifier(), "+", 2)[0],
 	}
+	if cluster != nil {
+		r.Config = broker.Dir(abs).Cluster()
+		for _, p := range cluster.Peers {
+			r.Nodes = append(r.Nodes, Node{p, string(broker.Dir(abs).Node(p.Name))})
+		}
+	}
 	for _, p := range file.Principals {
 		r.Principals = append(r.Principals, p.ID())
 	}
-	if c.RenderOnly {
+	if c.RenderOnly || len(c.Peers) > 0 {
 		return r, nil
 	}
 	if err := openLedger(ctx, c, services); err != nil {
@@ -99,6 +120,27 @@ func Init(ctx context.Context, c InitConfig) (InitReport, error) {
 	}
 	r.Opened = true
 	return r, nil
+}
+
+// initCluster makes cluster.json of the peers that are given; nil for a broker
+// that is alone.
+func initCluster(c InitConfig) (*broker.Cluster, error) {
+	have, err := broker.LoadCluster(string(c.Dir))
+	if err != nil || len(c.Peers) == 0 {
+		return have, err
+	}
+	if have != nil {
+		if !have.SamePeers(c.Peers) {
+			return nil, fmt.Errorf("%s names other brokers; remove it to lay the cluster out anew", broker.Dir(c.Dir).Cluster())
+		}
+		return have, nil
+	}
+	made, err := broker.NewCluster(c.Peers)
+	if err != nil {
+		return nil, err
+	}
+	// A broker that runs on DIR would go on as the only one.
+	return made, explain(c.Dir.whileIdle(func() error { return made.Save(string(c.Dir)) }))
 }
 
 func initKeys(c InitConfig) (*logger.Keys, error) {
@@ -132,19 +174,43 @@ func initRegistry(path string) error {
 	return err
 }
 
-// openLedger makes the streams and record 1 through the external broker, or an
-// embedded one that runs for the time of it.
-func openLedger(ctx context.Context, c InitConfig, services *principal.Services) (err error) {
-	var hub *Hub
-	if c.NATS != "" {
-		hub = RemoteHub(c.NATS, c.Dir.Creds())
-	} else {
-		b, err := broker.Start(broker.Config{Dir: string(c.Dir), Log: c.Log})
+// openLedger makes the streams and record 1 through the external broker or
+// cluster, or an embedded broker that runs for the time of it.
+func openLedger(ctx context.Context, c InitConfig, services *principal.Services) error {
+	return onBroker(ctx, c.Dir, c.NATS, c.Log, func(hub *Hub, s *stream.Stream) error {
+		head, err := s.Head(ctx)
 		if err != nil {
-			return err
+			if err := createStreams(ctx, hub, c.OfflineDir); err != nil {
+				return err
+			}
+			if head, err = s.Head(ctx); err != nil {
+				return err
+			}
+		}
+		if signed, err := logger.ReadCheckpoints(c.Dir.Logger()); err == nil && len(signed) > 0 && head.Last == 0 && hub.embedded == nil {
+			return fmt.Errorf("%w: its checkpoint signs %d records, and the broker has none; bring them there with `assay restore`", ErrElsewhere, signed[0].Size)
+		}
+		sum := sha256.Sum256([]byte(services.Recovery))
+		return logger.Genesis(ctx, logger.Config{
+			Dir: string(c.Dir.Logger()), Stream: s, Software: c.Software, Log: c.Log,
+		}, ledger.Hash(sum).String())
+	})
+}
+
+// ErrElsewhere means that a ledger was opened on another broker.
+var ErrElsewhere = errors.New("the ledger was opened elsewhere")
+
+// onBroker calls fn with the stream on the broker or cluster that nats or dir
+// names, or on one that is embedded for the time of it.
+func onBroker(ctx context.Context, dir Dir, nats string, log zerolog.Logger, fn func(*Hub, *stream.Stream) error) (err error) {
+	hub, err := ServiceConfig{UpConfig: UpConfig{Dir: dir}, NATS: nats}.hub()
+	if err != nil || nats == "" && !hub.Cluster {
+		b, failed := broker.Start(broker.Config{Dir: string(dir), Log: log})
+		if failed != nil {
+			return explain(failed)
 		}
 		defer func() { err = errors.Join(err, stopBroker(b)) }()
-		hub = EmbeddedHub(b, c.Dir.Creds())
+		hub = EmbeddedHub(b, dir.Creds())
 	}
 	nc, err := hub.Connect(principal.LoggerStore)
 	if err != nil {
@@ -155,15 +221,7 @@ func openLedger(ctx context.Context, c InitConfig, services *principal.Services)
 	if err != nil {
 		return err
 	}
-	if _, err := s.Head(ctx); err != nil {
-		if err := createStreams(ctx, hub, c.OfflineDir); err != nil {
-			return err
-		}
-	}
-	sum := sha256.Sum256([]byte(services.Recovery))
-	return logger.Genesis(ctx, logger.Config{
-		Dir: string(c.Dir.Logger()), Stream: s, Software: c.Software, Log: c.Log,
-	}, ledger.Hash(sum).String())
+	return fn(hub, s)
 }
 
 func createStreams(ctx context.Context, hub *Hub, offlineDir string) error {
@@ -184,8 +242,24 @@ func createStreams(ctx context.Context, hub *Hub, offlineDir string) error {
 		return err
 	}
 	defer telemetry.Close()
-	return broker.CreateStreams(ctx, store, telemetry)
+	if !hub.Cluster {
+		return broker.CreateStreams(ctx, store, telemetry, 1)
+	}
+	// Brokers that just started have to find each other first.
+	for deadline := time.Now().Add(meetWithin); ; {
+		err := broker.CreateStreams(ctx, store, telemetry, broker.ClusterSize)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(time.Second):
+		}
+	}
 }
+
+const meetWithin = time.Minute
 
 func bootstrapSeed(offlineDir, user string) (principal.Credential, error) {
 	c, err := principal.LoadCredential(principal.CredentialPath(offlineDir, user))

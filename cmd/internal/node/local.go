@@ -20,12 +20,15 @@ var (
 )
 
 // explain says what the locks of a running service mean to whoever wanted to
-// start a second one.
+// start a second one, and how the brokers of a cluster start.
 func explain(err error) error {
 	for _, held := range []error{broker.ErrLocked, durable.ErrLocked, kv.ErrLocked} {
 		if errors.Is(err, held) {
 			return fmt.Errorf("%w: %w", ErrRunning, err)
 		}
+	}
+	if errors.Is(err, broker.ErrClustered) {
+		return fmt.Errorf("%w; start one with `assay serve broker --node NAME`", err)
 	}
 	return err
 }

@@ -39,14 +39,14 @@ type Logger struct {
 }
 
 // StartLogger opens the ledger, starts the writer and then listens; with
-// standbys it stands by first. local says that the broker's store is on this
-// host, so that its disk can be watched.
-func StartLogger(ctx context.Context, hub *Hub, local bool, cfg UpConfig) (*Logger, error) {
+// standbys it stands by first. Where the broker's store is on this host, its
+// disk is watched.
+func StartLogger(ctx context.Context, hub *Hub, cfg UpConfig) (*Logger, error) {
 	if err := cfg.Dir.Logger().CheckRestored(); err != nil { // before anybody misses the streams
 		return nil, err
 	}
 	l := &Logger{hub: hub, cfg: cfg, done: make(chan struct{})}
-	if local {
+	if hub.onHost() {
 		l.room = loggerRoom(cfg.Dir, hub.storeRoom)
 	}
 	var err error

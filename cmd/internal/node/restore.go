@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/mod/sumdb/note"
@@ -38,6 +39,9 @@ var (
 type RestoreConfig struct {
 	Dir Dir
 	Src string
+	// NATS is the external broker or the cluster that gets the records; "" is
+	// the cluster that DIR is of, else the broker embedded in DIR.
+	NATS string
 	// OfflineDir has the bootstrap seeds, which make the streams.
 	OfflineDir string
 	// Key is the log's pinned verifier key; "" takes DIR's, then the backup's own.
@@ -357,61 +361,83 @@ func (r *restore) putBlobs(ctx context.Context) error {
 	return nil
 }
 
-// onBroker starts the broker on DIR for some steps.
-func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *stream.Stream) error) (err error) {
-	b, err := broker.Start(broker.Config{Dir: string(r.Dir), Log: r.Log})
-	if err != nil {
-		return explain(err)
-	}
-	defer func() { err = errors.Join(err, stopBroker(b)) }()
-	hub := EmbeddedHub(b, r.Dir.Creds())
-	nc, err := hub.Connect(principal.LoggerStore)
-	if err != nil {
-		return err
-	}
-	defer nc.Close()
-	s, err := stream.New(nc, stream.Config{})
-	if err != nil {
-		return err
-	}
-	if err := createStreams(ctx, hub, r.OfflineDir); err != nil {
-		return err
-	}
-	for _, step := range steps {
-		if err := step(ctx, s); err != nil {
+// onBroker takes steps with the stream, made if need be.
+func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *stream.Stream) error) error {
+	return onBroker(ctx, r.Dir, r.NATS, r.Log, func(hub *Hub, s *stream.Stream) error {
+		if err := createStreams(ctx, hub, r.OfflineDir); err != nil {
 			return err
 		}
-	}
-	return nil
+		for _, step := range steps {
+			if err := step(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// appendRecords appends what the stream lacks. What it holds must be the
-// backup's, byte for byte.
+// appendRecords appends what the stream lacks, as often as it takes: an append
+// whose outcome is unknown, as at each change of a cluster's leader, is settled
+// by holding what is stored against the backup and going on from there. The
+// bytes are the same each time.
 func (r *restore) appendRecords(ctx context.Context, s *stream.Stream) error {
+	var first, before ledger.Seq // where the stream ended at first, and the last time
+	for tries := 0; ; tries++ {
+		head, err := r.appendRest(ctx, s)
+		if tries == 0 && before == 0 {
+			first = head
+		}
+		if err == nil {
+			r.out.Written = r.size() - min(uint64(first), r.size())
+			return nil
+		}
+		if !errors.Is(err, stream.ErrUndecided) && !errors.Is(err, stream.ErrWrongSequence) && !errors.Is(err, stream.ErrNoLeader) {
+			return err
+		}
+		if head > before {
+			before, tries = head, 0
+		}
+		if tries >= appendTries {
+			return fmt.Errorf("%w (restore again: it goes on from what is stored)", err)
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		case <-time.After(appendPause):
+		}
+	}
+}
+
+const (
+	appendTries = 10
+	appendPause = time.Second
+)
+
+// appendRest appends what the stream lacks behind its end, which it returns. What
+// it holds must be the backup's, byte for byte.
+func (r *restore) appendRest(ctx context.Context, s *stream.Stream) (last ledger.Seq, err error) {
 	head, err := s.Head(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if head.Last > 0 && (head.First != 1 || head.Deleted > 0) {
-		return fmt.Errorf("%w: its stream has holes; move %s away", ErrOtherLedger, filepath.Join(broker.Dir(r.Dir).Store(), "jetstream"))
+		return head.Last, fmt.Errorf("%w: its stream has holes; move %s away", ErrOtherLedger, filepath.Join(broker.Dir(r.Dir).Store(), "jetstream"))
 	}
 	if err := r.compare(ctx, s, head.Last); err != nil {
 		if r.began == nil && errors.Is(err, ErrOtherLedger) {
 			err = errors.Join(err, r.unmark(ctx, s)) // nothing was added but what was not there
 		}
-		return err
+		return head.Last, err
 	}
 	a := &appender{to: s, next: head.Last + 1, progress: r.progress("restoring"), total: r.size()}
-	if uint64(head.Last) < r.size() {
-		if err := r.backup.Read(ctx, head.Last+1, 0, func(seq ledger.Seq, body []byte) error { return a.add(ctx, seq, body) }); err != nil {
-			return err
-		}
-		if err := a.flush(ctx); err != nil {
-			return err
-		}
-		r.out.Written = r.size() - uint64(head.Last)
+	if uint64(head.Last) >= r.size() {
+		return head.Last, nil
 	}
-	return nil
+	err = r.backup.Read(ctx, head.Last+1, 0, func(seq ledger.Seq, body []byte) error { return a.add(ctx, seq, body) })
+	if err == nil {
+		err = a.flush(ctx)
+	}
+	return head.Last, err
 }
 
 // compare holds the records that are there against the backup.
@@ -481,7 +507,7 @@ func (a *appender) flush(ctx context.Context) error {
 		return nil
 	}
 	if err := a.to.Append(ctx, a.next, a.msgs); err != nil {
-		return fmt.Errorf("%w (restore again: it goes on from what is stored)", err)
+		return err
 	}
 	a.next += ledger.Seq(len(a.msgs))
 	a.msgs, a.bytes = a.msgs[:0], 0

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"assay/ledger/broker"
 )
 
 // ServiceConfig says which service runs alone in this process.
 type ServiceConfig struct {
 	UpConfig
 	Service string // broker, logger, projector, resolver, ingress, sensor or gateway
+	// Node names the broker of a cluster that the service broker is.
+	Node string
 	// NATS is the external broker's address, Monitor its monitoring address and
 	// CredsDir where the credentials are; "" is the broker that serves Dir.
 	NATS, Monitor, CredsDir string
@@ -34,7 +38,7 @@ type Service struct {
 
 // StartService starts one service.
 func StartService(ctx context.Context, cfg ServiceConfig) (*Service, error) {
-	if err := cfg.Dir.Check(); err != nil {
+	if err := cfg.checkDir(); err != nil {
 		return nil, err
 	}
 	s := &Service{name: cfg.Service, status: func(*Status) {}, reload: func() error { return nil }, routes: func(*http.ServeMux) {}}
@@ -77,7 +81,7 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 	switch cfg.Service {
 	case "logger":
 		cfg.observer = s.health.observer()
-		l, err := StartLogger(ctx, s.hub, cfg.NATS == "", cfg.UpConfig)
+		l, err := StartLogger(ctx, s.hub, cfg.UpConfig)
 		if err != nil {
 			return err
 		}
@@ -130,6 +134,23 @@ func (s *Service) startBroker(ctx context.Context, cfg ServiceConfig) error {
 	return nil
 }
 
+// checkDir looks for what the service needs; a broker of a cluster has a
+// directory of its own.
+func (c *ServiceConfig) checkDir() error {
+	if c.Node == "" {
+		return c.Dir.Check()
+	}
+	c.Dir = Dir(broker.Dir(c.Dir).Node(c.Node))
+	cluster, err := broker.LoadCluster(string(c.Dir))
+	if err != nil {
+		return err
+	}
+	if cluster == nil || cluster.Node != c.Node {
+		return fmt.Errorf("%w: %s; `assay init --peer` made it on the host that has the keys, copy it here", broker.ErrNoNode, c.Dir)
+	}
+	return nil
+}
+
 func (c ServiceConfig) hub() (*Hub, error) {
 	if c.NATS == "" && c.Service == "gateway" {
 		return awaitedHub(c.Dir), nil
@@ -142,7 +163,9 @@ func (c ServiceConfig) hub() (*Hub, error) {
 	}
 	h := RemoteHub(c.NATS, c.CredsDir)
 	h.Monitor = c.Monitor
-	return h, nil
+	cluster, err := broker.LoadCluster(string(c.Dir))
+	h.Cluster = cluster != nil
+	return h, err
 }
 
 func (s *Service) mux() *http.ServeMux {

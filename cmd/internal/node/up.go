@@ -90,7 +90,7 @@ func (u *Up) start(ctx context.Context) (err error) {
 		return err
 	}
 	u.Hub = EmbeddedHub(u.Broker.Broker, c.Dir.Creds())
-	if u.Logger, err = StartLogger(ctx, u.Hub, true, c); err != nil {
+	if u.Logger, err = StartLogger(ctx, u.Hub, c); err != nil {
 		return err
 	}
 	u.run("logger", u.Logger.Wait)

@@ -64,7 +64,7 @@ func (l *lab) session(t testing.TB, n, pad int) {
 	b, err := broker.Start(broker.Config{Dir: string(l.dir), Log: zerolog.Nop()})
 	check(t, err)
 	hub := node.EmbeddedHub(b, l.dir.Creds())
-	lg, err := node.StartLogger(ctx, hub, true, node.UpConfig{Dir: l.dir, Software: "test", Log: zerolog.Nop()})
+	lg, err := node.StartLogger(ctx, hub, node.UpConfig{Dir: l.dir, Software: "test", Log: zerolog.Nop()})
 	check(t, err)
 	cred, err := principal.LoadCredential(principal.CredentialPath(l.dir.Creds(), "agent.piper"))
 	check(t, err)
@@ -233,7 +233,7 @@ func (b *bench) store(bodies [][]byte) {
 	check(b.t, err)
 	telemetry, err := hub.DialAs(as(principal.BootstrapTelemetry), false)
 	check(b.t, err)
-	check(b.t, broker.CreateStreams(context.Background(), store, telemetry))
+	check(b.t, broker.CreateStreams(context.Background(), store, telemetry, 1))
 	store.Close()
 	telemetry.Close()
 	writer, err := hub.Connect(principal.LoggerStore)
@@ -327,7 +327,7 @@ func (b *bench) startLogger() string {
 	defer os.RemoveAll(string(own.dir))
 	err := own.serve(func(hub *node.Hub) error {
 		ctx, cancel := context.WithCancel(context.Background())
-		l, err := node.StartLogger(ctx, hub, true, node.UpConfig{Dir: own.dir, Software: "test", Log: zerolog.Nop()})
+		l, err := node.StartLogger(ctx, hub, node.UpConfig{Dir: own.dir, Software: "test", Log: zerolog.Nop()})
 		if err != nil {
 			cancel()
 			return err

@@ -44,7 +44,7 @@ func New(tb testing.TB) *Env {
 	store, telemetry := e.offline(principal.BootstrapStore), e.offline(principal.BootstrapTelemetry)
 	defer store.Close()
 	defer telemetry.Close()
-	if err := broker.CreateStreams(e.Context(), store, telemetry); err != nil {
+	if err := broker.CreateStreams(e.Context(), store, telemetry, 1); err != nil {
 		tb.Fatal(err)
 	}
 	return e

@@ -1,0 +1,149 @@
+package broker
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"assay/internal/principal"
+)
+
+func TestParsePeer(t *testing.T) {
+	for text, want := range map[string]Peer{
+		"n1=10.0.0.1":           {"n1", "10.0.0.1", 4222, 6222},
+		"n1=10.0.0.1:4300":      {"n1", "10.0.0.1", 4300, 6222},
+		"a-b=host.example:1:2":  {"a-b", "host.example", 1, 2},
+		"n1=[fd00::1]":          {"n1", "fd00::1", 4222, 6222},
+		"n1=[fd00::1]:4300:7":   {"n1", "fd00::1", 4300, 7},
+		"n1":                    {},
+		"n1=":                   {},
+		"=10.0.0.1":             {},
+		"N1=10.0.0.1":           {},
+		"n1=10.0.0.1:":          {},
+		"n1=10.0.0.1:0":         {},
+		"n1=10.0.0.1:x":         {},
+		"n1=10.0.0.1:1:2:3":     {},
+		"n1=10.0.0.1:7:7":       {},
+		"n1=10.0.0.1:65536":     {},
+		"n1=[fd00::1":           {},
+		"n1=a\"b":               {},
+		"n1=a b":                {},
+		"../n1=10.0.0.1":        {},
+		"n1=nats://10.0.0.1:42": {},
+	} {
+		got, err := ParsePeer(text)
+		if want == (Peer{}) {
+			if !errors.Is(err, ErrPeer) {
+				t.Errorf("%q: %+v, %v", text, got, err)
+			}
+		} else if err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+}
+
+func threePeers() []Peer {
+	return []Peer{{"n1", "10.0.0.1", 4222, 6222}, {"n2", "10.0.0.2", 4222, 6222}, {"n3", "10.0.0.3", 4222, 6222}}
+}
+
+func TestClusterFile(t *testing.T) {
+	if c, err := LoadCluster(t.TempDir()); c != nil || err != nil {
+		t.Errorf("a directory without: %+v, %v", c, err)
+	}
+	c := must1(NewCluster(threePeers()))
+	dir := t.TempDir()
+	must(t, c.Save(dir))
+	if got := must1(LoadCluster(dir)); got.Secret != c.Secret || !got.SamePeers(c.Peers) || got.URLs() != "nats://10.0.0.1:4222,nats://10.0.0.2:4222,nats://10.0.0.3:4222" {
+		t.Errorf("%+v", got)
+	}
+	good := string(must1(os.ReadFile(Dir(dir).Cluster())))
+	for name, bad := range map[string]string{
+		"version":      strings.Replace(good, `"v": 1`, `"v": 2`, 1),
+		"unknown":      strings.Replace(good, `"v": 1`, `"v": 1, "w": 1`, 1),
+		"two peers":    strings.Replace(good, `"name": "n3"`, `"name": "n2"`, 1),
+		"same address": strings.Replace(good, "10.0.0.3", "10.0.0.2", 1),
+		"no such node": strings.Replace(good, `"v": 1`, `"v": 1, "node": "n4"`, 1),
+		"short secret": strings.Replace(good, c.Secret, c.Secret[2:], 1),
+		"no secret":    strings.Replace(good, c.Secret, strings.Repeat("x", len(c.Secret)), 1),
+		"cut off":      good[:len(good)/2],
+		"empty":        "",
+	} {
+		if _, err := DecodeCluster([]byte(bad)); !errors.Is(err, ErrCluster) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := NewCluster(threePeers()[:2]); !errors.Is(err, ErrCluster) {
+		t.Errorf("two brokers: %v", err)
+	}
+}
+
+// Each broker's directory has what it needs to run, and nothing that another
+// broker or service keeps to itself.
+func TestNodeDirectories(t *testing.T) {
+	dir, _ := initDir(t)
+	c := must1(NewCluster(threePeers()))
+	must(t, c.Save(dir))
+	if changed, err := WriteConfig(dir); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	if changed, err := WriteConfig(dir); err != nil || changed {
+		t.Errorf("again: %v, %v", changed, err)
+	}
+	for _, p := range c.Peers {
+		d := Dir(dir).Node(p.Name)
+		opts, err := server.ProcessConfigFile(d.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opts.ServerName != p.Name || opts.Host != p.Host || opts.Cluster.Host != p.Host || opts.Cluster.Port != p.Route || opts.Cluster.Password != c.Secret ||
+			len(opts.Routes) != 2 || !opts.SyncAlways || opts.StoreDir != d.Store() || opts.Cluster.Name == "" {
+			t.Errorf("%s: %+v", p.Name, opts)
+		}
+		for _, r := range opts.Routes {
+			if r.Hostname() == p.Host {
+				t.Errorf("%s has a route to itself", p.Name)
+			}
+		}
+		for path, mode := range map[string]os.FileMode{d.Config(): 0o600, d.Cluster(): 0o600} {
+			if info := must1(os.Stat(path)); info.Mode().Perm() != mode {
+				t.Errorf("%s has mode %s", path, info.Mode())
+			}
+		}
+		files := must1(os.ReadDir(string(d)))
+		if len(files) != 3 { // broker, cluster.json, principals.json
+			t.Errorf("%s has %v", p.Name, files)
+		}
+	}
+	if _, err := Start(Config{Dir: dir}); !errors.Is(err, ErrClustered) {
+		t.Errorf("a broker on the cluster's own directory: %v", err)
+	}
+	// A new principal is known to every broker.
+	before := must1(os.ReadFile(Dir(dir).Node("n2").Config()))
+	must1(principal.Dir(dir).Add(principal.New(principal.Agent, "late", "production")))
+	if changed, err := WriteConfig(dir); err != nil || !changed {
+		t.Errorf("a new principal: %v, %v", changed, err)
+	}
+	if bytes.Equal(before, must1(os.ReadFile(Dir(dir).Node("n2").Config()))) {
+		t.Error("n2 does not know the new principal")
+	}
+}
+
+func FuzzDecodeCluster(f *testing.F) {
+	c := must1(NewCluster(threePeers()))
+	f.Add(must1(c.encode()))
+	f.Add(must1(c.of("n2").encode()))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := DecodeCluster(data)
+		if err != nil {
+			return
+		}
+		again, err := DecodeCluster(must1(c.encode()))
+		if err != nil || !again.SamePeers(c.Peers) || again.Secret != c.Secret || again.Node != c.Node {
+			t.Fatalf("%+v comes back as %+v, %v", c, again, err)
+		}
+	})
+}
