@@ -163,6 +163,10 @@ func dialAs(socket string, uid int) (net.Conn, error) {
 			return
 		}
 		c, err := net.Dial("unix", socket)
+		// The main thread would not end, and so stay the other user's.
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(os.Getuid()), ^uintptr(0)); errno != 0 {
+			err = errors.Join(err, errno)
+		}
 		done <- result{c, err}
 	}()
 	r := <-done
