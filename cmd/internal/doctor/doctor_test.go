@@ -53,7 +53,7 @@ func (h *house) examine(c Config) Report {
 
 func (h *house) up() *node.Up {
 	h.t.Helper()
-	up, err := node.StartUp(h.t.Context(), node.UpConfig{Dir: h.dir, Software: "test", Seal: time.Hour, Sensor: time.Hour})
+	up, err := node.StartUp(h.t.Context(), node.UpConfig{Dir: h.dir, Software: "test", Seal: time.Hour, Sensor: time.Hour, Gateway: true})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -289,8 +289,8 @@ func TestRunning(t *testing.T) {
 	if users := 7 + len(principal.ServiceUsers()); strings.Count(r.text(), "permissions of") != users {
 		t.Errorf("want %d users tried\n%s", users, r.text())
 	}
-	for _, check := range []string{"broker", "fsync", "stream settings", "stream", "checkpoint", "logger", "projector", "resolver", "telemetry", "schemas", "software", "store limit"} {
-		if check != "software" && !r.has(want{check, OK, ""}) {
+	for _, check := range []string{"broker", "fsync", "stream settings", "stream", "checkpoint", "logger", "projector", "resolver", "telemetry", "gateway", "schemas", "store limit"} {
+		if !r.has(want{check, OK, ""}) {
 			t.Errorf("%s is not ok\n%s", check, r.text())
 		}
 	}

@@ -46,6 +46,8 @@ func (e *exam) secrets() {
 	files := e.Dir.Logger()
 	paths := []string{files.Key(), filepath.Join(string(files), "hmac.key"), filepath.Join(string(files), "key.next")}
 	creds, _ := filepath.Glob(filepath.Join(e.CredsDir, "*"+principal.CredentialSuffix))
+	tokens, _ := filepath.Glob(filepath.Join(e.CredsDir, "*.token"))
+	creds = append(creds, tokens...)
 	bad, seen := 0, 0
 	for _, path := range append(paths, creds...) {
 		info, err := os.Stat(path)
@@ -80,7 +82,7 @@ func (e *exam) rooms() {
 	owners := map[uint32]bool{}
 	bad := 0
 	rooms := []string{
-		broker.Dir(e.Dir).Store(), string(e.Dir.Logger()), e.Dir.Creds(), e.Dir.Views(), e.Dir.Snapshots(), e.Dir.Blobs(), e.Dir.Resolver(), e.Dir.Run(),
+		broker.Dir(e.Dir).Store(), string(e.Dir.Logger()), e.Dir.Creds(), e.Dir.Views(), e.Dir.Snapshots(), e.Dir.Blobs(), e.Dir.Resolver(), e.Dir.Gateway(), e.Dir.Run(),
 	}
 	for _, path := range rooms {
 		info, err := os.Stat(path)
@@ -98,7 +100,11 @@ func (e *exam) rooms() {
 			e.add(check, Warn, fmt.Sprintf("%s belongs to uid %d, and in it %s to others: the service may fail to write them", path, owner, strings.Join(strange, ", ")),
 				fmt.Sprintf("chown -R %d %s, with the service stopped", owner, path))
 		}
-		if mode := info.Mode().Perm(); mode&0o007 != 0 {
+		closed := fs.FileMode(0o007)
+		if path == e.Dir.Run() {
+			closed = 0o002 // callers pass through it to the gateway's socket; each socket has a mode of its own
+		}
+		if mode := info.Mode().Perm(); mode&closed != 0 {
 			bad++
 			e.add(check, Fail, fmt.Sprintf("%s has mode %04o: others than its service may enter", path, mode), "chmod o-rwx "+path)
 		}

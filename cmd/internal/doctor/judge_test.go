@@ -7,8 +7,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/cmd/internal/node"
+	"assay/events/publish/spool"
 	"assay/ledger/logger"
 )
+
+func gatewayOf(s node.SpoolStatus) node.Status {
+	if s.Limit == 0 {
+		s.Limit = 1
+	}
+	return node.Status{Gateway: &node.GatewayStatus{Spools: map[string]node.SpoolStatus{"agent/piper": s}}}
+}
 
 // TestStatuses: what a service says of itself becomes a finding.
 func TestStatuses(t *testing.T) {
@@ -33,6 +41,11 @@ func TestStatuses(t *testing.T) {
 		{"resolver differs", node.Status{Resolver: &node.ResolverStatus{Differed: 1}}, want{"resolver", Warn, "1 stored events differ"}},
 		{"resolver skips", node.Status{Resolver: &node.ResolverStatus{Skipped: 1}}, want{"resolver", Warn, "1 records do not decode"}},
 		{"telemetry lost", node.Status{Telemetry: &node.TelemetryStatus{Received: 3, Lost: 1}}, want{"telemetry", Warn, "1 lost"}},
+		{"gateway", gatewayOf(node.SpoolStatus{}), want{"gateway", OK, "nothing is spooled"}},
+		{"spooled", gatewayOf(node.SpoolStatus{Stats: spool.Stats{Events: 3, Bytes: 900, Limit: 1000}}), want{"gateway", Warn, "3 events in 900 of 1000 bytes"}},
+		{"spool full", gatewayOf(node.SpoolStatus{Stats: spool.Stats{Events: 3, Bytes: 1000, Limit: 1000}}), want{"gateway", Fail, "it is full"}},
+		{"spool stuck", gatewayOf(node.SpoolStatus{Stats: spool.Stats{Limit: 1000}, Trouble: "torn"}), want{"gateway", Fail, "not delivered: torn"}},
+		{"spooled and refused", gatewayOf(node.SpoolStatus{Stats: spool.Stats{Limit: 1000}, Refused: 2}), want{"gateway", Warn, "refused 2 events of agent/piper"}},
 		{"none of them", node.Status{}, want{"logger", Unknown, "does not answer here"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
-	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -16,7 +17,7 @@ import (
 // askServices asks every socket of the directory for its status.
 func (e *exam) askServices(ctx context.Context) {
 	const check = "services"
-	sockets, err := filepath.Glob(filepath.Join(e.Dir.Run(), "*.sock"))
+	sockets, err := e.Dir.StatusSockets()
 	if err != nil {
 		e.add(check, Unknown, err.Error(), "")
 		return
@@ -82,6 +83,9 @@ func (e *exam) services(context.Context) {
 		if s.Telemetry != nil {
 			delete(missing, "telemetry")
 			e.telemetry(s.Telemetry)
+		}
+		if s.Gateway != nil { // it is nobody's fault to have none
+			e.gateway(s.Gateway)
 		}
 	}
 	for _, name := range []string{"logger", "projector", "resolver", "telemetry"} {
@@ -185,4 +189,29 @@ func (e *exam) telemetry(t *node.TelemetryStatus) {
 		return
 	}
 	e.add(check, OK, seen, "")
+}
+
+func (e *exam) gateway(g *node.GatewayStatus) {
+	const check = "gateway"
+	well := true
+	for _, id := range slices.Sorted(maps.Keys(g.Spools)) {
+		s := g.Spools[id]
+		seen := fmt.Sprintf("%d events in %d of %d bytes are spooled for %s", s.Events, s.Bytes, s.Limit, id)
+		switch {
+		case s.Bytes >= s.Limit:
+			e.add(check, Fail, seen+": it is full, and takes nothing more", "see why the ledger does not take them")
+		case s.Trouble != "":
+			e.add(check, Fail, seen+", and not delivered: "+s.Trouble, "see to it, and start the gateway again")
+		case s.Refused > 0:
+			e.add(check, Warn, fmt.Sprintf("the ledger refused %d events of %s that were spooled", s.Refused, id), "`assay list rejections` says why")
+		case s.Events > 0:
+			e.add(check, Warn, seen, "they are delivered when the ledger takes them again")
+		default:
+			continue
+		}
+		well = false
+	}
+	if well {
+		e.add(check, OK, fmt.Sprintf("%d requests, nothing is spooled", g.Requests), "")
+	}
 }

@@ -279,7 +279,7 @@ func TestReadiness(t *testing.T) {
 	broker := start(brokerCtx, "broker")
 	sockets := map[string]string{"broker": dir.service("broker")}
 	var services []*Service
-	for _, name := range []string{"logger", "projector", "resolver", "ingress", "sensor"} {
+	for _, name := range []string{"logger", "projector", "resolver", "ingress", "sensor"} { // a gateway spools meanwhile
 		services = append(services, start(ctx, name))
 		sockets[name] = dir.service(name)
 	}

@@ -198,7 +198,11 @@ func (u *Up) Status() Status {
 
 // ready says what does not do its job; nothing if all do.
 func (u *Up) ready() []string {
-	return slices.Concat(u.Broker.ready(), u.Logger.ready(), u.Views.ready(), u.Tele.ready(), u.Judge.ready())
+	why := slices.Concat(u.Broker.ready(), u.Logger.ready(), u.Views.ready(), u.Tele.ready(), u.Judge.ready())
+	if u.Door != nil {
+		why = append(why, u.Door.ready()...)
+	}
+	return why
 }
 
 // refusals counts what the broker itself refused, by principal where the
