@@ -24,18 +24,15 @@ type failFS struct {
 	// armed is set when Open is done: until then an error is Open's result,
 	// that of the directory by the latch.
 	armed atomic.Bool
-	// abandoned is set when Open gave up on a Pebble that does not come back.
-	// From then on that one changes nothing, whatever it still tries: the
-	// directory belongs to whoever opens it next.
-	abandoned atomic.Bool
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards locks
 	locks []*lockFile
 }
 
-// abandon takes the store away from a Pebble that is stuck in Open.
+// abandon takes the store away from a Pebble that is stuck in Open: the latch
+// keeps it from changing anything, and the directory belongs to whoever opens it
+// next.
 func (f *failFS) abandon() {
-	f.abandoned.Store(true)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range f.locks {
@@ -68,10 +65,11 @@ func (f *failFS) Lock(name string) (io.Closer, error) {
 	return l, nil
 }
 
-// own does op, unless the store was taken away.
+// own does op, unless the store failed or was taken away: a file that Pebble
+// believes unused after a failure may be one that the manifest names.
 func (f *failFS) own(op func() error) error {
-	if f.abandoned.Load() {
-		return f.fail.err()
+	if err := f.fail.err(); err != nil {
+		return err
 	}
 	return op()
 }
@@ -125,7 +123,7 @@ func (f *failFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.F
 func (f *failFS) create(name string, open func() (vfs.File, error)) (vfs.File, error) {
 	isLog := isLog(name)
 	if f.failed() {
-		if isLog && !f.abandoned.Load() {
+		if isLog {
 			return f.dropped(name), nil
 		}
 		return nil, f.fail.err()
@@ -215,8 +213,8 @@ type manifestFile struct {
 }
 
 func (m *manifestFile) Write(p []byte) (int, error) {
-	if m.fs.abandoned.Load() || m.fs.armed.Load() && m.fs.failed() {
-		return 0, m.fs.fail.err()
+	if err := m.fs.fail.err(); err != nil {
+		return 0, err
 	}
 	return m.File.Write(p)
 }
