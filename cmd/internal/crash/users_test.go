@@ -34,7 +34,7 @@ type host struct {
 }
 
 // services in the order in which they start.
-var services = []string{"broker", "logger", "projector", "resolver", "ingress", "sensor"}
+var services = []string{"broker", "logger", "projector", "resolver", "ingress", "sensor", "gateway"}
 
 // people are those who are no service: the agent, and an operator.
 var people = []string{"piper", "alice"}
@@ -111,7 +111,7 @@ func (h *host) makeUsers() {
 	}
 	h.sh("usermod", "-aG", h.prefix+"-agents", h.prefix+"-piper")
 	h.sh("usermod", "-aG", h.prefix+","+h.prefix+"-operators", h.prefix+"-alice")
-	for _, part := range slices.Concat(services, people, []string{"gateway"}) {
+	for _, part := range slices.Concat(services, people) {
 		h.ids[part] = h.identity(h.prefix + "-" + part)
 	}
 }
@@ -206,7 +206,7 @@ func (h *host) start() {
 	for _, s := range services[2:] {
 		h.serveAs(s)
 	}
-	h.awaitServed("assay", "resolver", "ingress", "sensor")
+	h.awaitServed("assay", "resolver", "ingress", "sensor", "gateway-status")
 }
 
 // Every service runs as its own user on a directory that `assay permissions`
@@ -215,6 +215,8 @@ func (h *host) start() {
 func TestUsersAreKeptApart(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
+	callers := fmt.Sprintf(`{"v":1,"callers":[{"user":%q,"principal":"agent/piper"}]}`, h.prefix+"-piper")
+	h.check(os.WriteFile(h.dir.GatewayFile(), []byte(callers), 0o600))
 	h.must("permissions", "--prefix", h.prefix)
 	h.run("", "permissions", "--prefix", h.prefix, "--check").says(t, "permissions --check", 0, "")
 	h.start()
@@ -238,8 +240,12 @@ func TestUsersAreKeptApart(t *testing.T) {
 	t.Run("files", h.testFiles)
 	t.Run("sockets", h.testSockets)
 	t.Run("processes", h.testProcesses)
+	t.Run("gateway", h.testGateway)
 	t.Run("new principal", h.testNewPrincipal)
 
+	if r := h.run("", "doctor"); strings.Contains(r.out, "fail ") {
+		t.Errorf("doctor: exit %d\n%s%s", r.code, r.out, r.err)
+	}
 	h.runAs("piper", string(event.next().raw), emit...).says(t, "emit after it all", 0, "")
 	for name, p := range h.procs {
 		if p.starts != 1 {
@@ -277,7 +283,7 @@ func (h *host) testOperator(t *testing.T) {
 func owns(rel string) string {
 	first, rest, _ := strings.Cut(rel, "/")
 	switch first {
-	case "broker", "logger", "resolver":
+	case "broker", "logger", "resolver", "gateway":
 		return first
 	case "views", "snapshots":
 		return "projector"
@@ -285,7 +291,7 @@ func owns(rel string) string {
 		return "resolver"
 	case "run":
 		service, _, _ := strings.Cut(rest, "/")
-		return service
+		return strings.TrimSuffix(service, "-status")
 	case "creds":
 		switch user := strings.TrimSuffix(rest, ".nk"); {
 		case strings.HasPrefix(user, "service.logger-"):
@@ -317,6 +323,8 @@ func mayRead(who, rel string) bool {
 	case rel == ".", rel == "principals.json", rel == "registry.json", rel == "logger/key.pub", rel == "run",
 		rel == "logger/checkpoint", strings.HasPrefix(rel, "logger/checkpoint/"):
 		return true // of all services and operators
+	case who == "gateway" && rel == "gateway.json":
+		return true
 	case who == "alice":
 		return rel == "creds/service.read-operator.nk" || rel == "creds/operator.main.nk"
 	}
@@ -347,7 +355,7 @@ func (h *host) testFiles(t *testing.T) {
 	if len(all) < 60 {
 		t.Fatalf("only %d entries", len(all))
 	}
-	for _, who := range slices.Concat(people, services, []string{"gateway"}) {
+	for _, who := range slices.Concat(people, services) {
 		t.Run(who, func(t *testing.T) {
 			h.as(who, func() {
 				for _, e := range all {
@@ -410,6 +418,7 @@ func canWrite(path string, dir bool) error {
 func (h *host) testSockets(t *testing.T) {
 	sockets := map[string]string{ // by whose it is
 		"broker": "broker", "logger": "logger", "projector": "assay", "resolver": "resolver", "ingress": "ingress", "sensor": "sensor",
+		"gateway": "gateway-status",
 	}
 	for _, who := range slices.Concat(people, services) {
 		h.as(who, func() {
@@ -422,6 +431,13 @@ func (h *host) testSockets(t *testing.T) {
 				if (err == nil) != want {
 					t.Errorf("%s connects to %s: %v, want %v", who, name+".sock", err, want)
 				}
+			}
+			c, err := net.Dial("unix", h.dir.GatewaySocket())
+			if err == nil {
+				c.Close()
+			}
+			if want := who == "piper" || who == "gateway"; (err == nil) != want {
+				t.Errorf("%s connects to the gateway's door: %v, want %v", who, err, want)
 			}
 			// Nobody can stand in for the broker while it is away: its port is
 			// root's to give.
@@ -467,6 +483,25 @@ func (h *host) testProcesses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// testGateway publishes through the gateway as the agent's user, whom the
+// kernel names to it.
+func (h *host) testGateway(t *testing.T) {
+	body := string(mustTemplate(t, "gate.chosen").next().raw)
+	h.as("piper", func() {
+		c, err := net.Dial("unix", h.dir.GatewaySocket())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/cloudevents+json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+		answer, err := io.ReadAll(c)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") || !strings.Contains(string(answer), `"seq":`) {
+			t.Errorf("%v: %s", err, answer)
+		}
+	})
 }
 
 // testNewPrincipal adds one as root while everything runs.

@@ -48,7 +48,7 @@ func credential(user, owner string) rule {
 }
 
 func socketDir(service, group string) rule {
-	return rule{"run/" + service, service, group, fs.ModeSetgid | 0o711, true}
+	return rule{"run/" + service, strings.TrimSuffix(service, "-status"), group, fs.ModeSetgid | 0o711, true}
 }
 
 // rules is the whole split of a directory. What matches none is root's alone.
@@ -74,8 +74,7 @@ var rules = []rule{
 	private("blobs", "resolver"),
 	private("resolver", "resolver"),
 	private("gateway", "gateway"),
-	private("spool", "gateway"),
-	{"creds", root, root, 0o711, false},
+	{"creds", root, members, 0o710, false},
 	credential("service.logger-*", "logger"),
 	credential("service.ingress", "ingress"),
 	credential("service.sealer", "resolver"),
@@ -85,6 +84,7 @@ var rules = []rule{
 	credential("resolver.*", "resolver"),
 	{"creds/operator.*.nk", root, operators, 0o440, false},
 	credential("sensor.*", "sensor"),
+	{"creds/*.token", "gateway", "gateway", 0o400, false},
 	// The gateway speaks for everyone else who may publish.
 	credential("*", "gateway"),
 	{"run", root, members, 0o751, false},
@@ -95,7 +95,8 @@ var rules = []rule{
 	socketDir("resolver", operators),
 	socketDir("ingress", operators),
 	socketDir("sensor", operators),
-	socketDir("gateway", agents),
+	{"run/gateway", "gateway", agents, fs.ModeSetgid | 0o710, true}, // the callers' door
+	socketDir("gateway-status", operators),
 }
 
 // runLinks are the names in DIR/run that lead into the services' own
@@ -104,6 +105,7 @@ var runLinks = map[string]string{
 	"nats.url": "broker/nats.url", "broker.sock": "broker/broker.sock", "logger.sock": "logger/logger.sock",
 	"assay.sock": "projector/assay.sock", "resolver.sock": "resolver/resolver.sock",
 	"ingress.sock": "ingress/ingress.sock", "sensor.sock": "sensor/sensor.sock", "gateway.sock": "gateway/gateway.sock",
+	"gateway-status.sock": "gateway-status/gateway-status.sock",
 }
 
 // Deviation is an entry of the directory that is not as the split wants it.
