@@ -56,34 +56,35 @@ type cli struct {
 	Verbose bool             `help:"Log more to stderr." short:"v"`
 	Version kong.VersionFlag `help:"Print the version."`
 
-	Init      initCmd      `cmd:"" help:"Make a ledger: keys, principals, broker configuration, streams, record 1."`
-	Principal principalCmd `cmd:"" help:"Add, list or revoke those who may publish."`
-	Up        upCmd        `cmd:"" help:"Run every service in one process on an embedded broker (one user: no boundary)."`
-	Serve     serveCmd     `cmd:"" help:"Run one service alone."`
-	Emit      emitCmd      `cmd:"" help:"Publish events from stdin, one JSON object a line, and print their receipts."`
-	Status    statusCmd    `cmd:"" help:"Say what the running services do."`
-	Doctor    doctorCmd    `cmd:"" help:"Examine the installation: broker, permissions, files, clock, disk, services; say what to do."`
-	Schema    schemaCmd    `cmd:"" help:"List and show event types."`
-	Tail      tailCmd      `cmd:"" help:"Print records as they come, or export them."`
-	Show      showCmd      `cmd:"" help:"Show a record, an event, a claim or a prediction."`
-	List      listCmd      `cmd:"" help:"List what the views hold: predictions, claims, rejections and the like."`
-	Verify    verifyCmd    `cmd:"" help:"Check every link, the Merkle root and the checkpoints."`
-	Prove     proveCmd     `cmd:"" help:"Write the proof that a record is in the log, or that the log only grew."`
-	Check     checkCmd     `cmd:"" help:"Check a proof file offline, with nothing but the log's public key."`
-	Export    exportCmd    `cmd:"" help:"Write records and Merkle tree as files that other tools can check (C2SP tlog-tiles)."`
-	Fsck      fsckCmd      `cmd:"" help:"Check an export from its files alone."`
-	Replay    replayCmd    `cmd:"" help:"Rebuild every view from record 1 and compare the digest."`
-	Snapshot  snapshotCmd  `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`
-	Score     scoreCmd     `cmd:"" help:"Compute the metrics, with their denominators."`
-	Key       keyCmd       `cmd:"" help:"List and change the key that signs the ledger."`
-	Foreign   foreignCmd   `cmd:"" help:"Deal with messages that the logger did not write."`
-	Witness   witnessCmd   `cmd:"" help:"Cosign the checkpoints of logs, as long as each extends the one before it."`
-	Blob      blobCmd      `cmd:"" help:"Store, print and list content that events name by their dataref."`
-	Erase     eraseCmd     `cmd:"" help:"Remove the content of a blob; the ledger, which holds its hash alone, stays whole."`
-	Backup    backupCmd    `cmd:"" help:"Copy ledger, blobs and configuration to a directory, or bring the copy that is there up to date."`
-	Restore   restoreCmd   `cmd:"" help:"Check a backup and bring the ledger back from it."`
-	Demo      demoCmd      `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
-	DemoHog   hogCmd       `cmd:"" hidden:""`
+	Init        initCmd        `cmd:"" help:"Make a ledger: keys, principals, broker configuration, streams, record 1."`
+	Principal   principalCmd   `cmd:"" help:"Add, list or revoke those who may publish."`
+	Permissions permissionsCmd `cmd:"" help:"Give every file of the directory to the user of the service that it belongs to."`
+	Up          upCmd          `cmd:"" help:"Run every service in one process on an embedded broker (one user: no boundary)."`
+	Serve       serveCmd       `cmd:"" help:"Run one service alone."`
+	Emit        emitCmd        `cmd:"" help:"Publish events from stdin, one JSON object a line, and print their receipts."`
+	Status      statusCmd      `cmd:"" help:"Say what the running services do."`
+	Doctor      doctorCmd      `cmd:"" help:"Examine the installation: broker, permissions, files, clock, disk, services; say what to do."`
+	Schema      schemaCmd      `cmd:"" help:"List and show event types."`
+	Tail        tailCmd        `cmd:"" help:"Print records as they come, or export them."`
+	Show        showCmd        `cmd:"" help:"Show a record, an event, a claim or a prediction."`
+	List        listCmd        `cmd:"" help:"List what the views hold: predictions, claims, rejections and the like."`
+	Verify      verifyCmd      `cmd:"" help:"Check every link, the Merkle root and the checkpoints."`
+	Prove       proveCmd       `cmd:"" help:"Write the proof that a record is in the log, or that the log only grew."`
+	Check       checkCmd       `cmd:"" help:"Check a proof file offline, with nothing but the log's public key."`
+	Export      exportCmd      `cmd:"" help:"Write records and Merkle tree as files that other tools can check (C2SP tlog-tiles)."`
+	Fsck        fsckCmd        `cmd:"" help:"Check an export from its files alone."`
+	Replay      replayCmd      `cmd:"" help:"Rebuild every view from record 1 and compare the digest."`
+	Snapshot    snapshotCmd    `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`
+	Score       scoreCmd       `cmd:"" help:"Compute the metrics, with their denominators."`
+	Key         keyCmd         `cmd:"" help:"List and change the key that signs the ledger."`
+	Foreign     foreignCmd     `cmd:"" help:"Deal with messages that the logger did not write."`
+	Witness     witnessCmd     `cmd:"" help:"Cosign the checkpoints of logs, as long as each extends the one before it."`
+	Blob        blobCmd        `cmd:"" help:"Store, print and list content that events name by their dataref."`
+	Erase       eraseCmd       `cmd:"" help:"Remove the content of a blob; the ledger, which holds its hash alone, stays whole."`
+	Backup      backupCmd      `cmd:"" help:"Copy ledger, blobs and configuration to a directory, or bring the copy that is there up to date."`
+	Restore     restoreCmd     `cmd:"" help:"Check a backup and bring the ledger back from it."`
+	Demo        demoCmd        `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
+	DemoHog     hogCmd         `cmd:"" hidden:""`
 }
 
 // app is what every command gets.

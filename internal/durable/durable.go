@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,8 @@ var ErrLocked = errors.New("locked by another process")
 
 // WriteFile replaces path by data with the given mode: after a crash the file
 // has the old bytes or the new ones, never a part. Parent directories must exist.
+// A file that root replaces keeps its owner, group and mode: it is another
+// user's, who must find it as before.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	p, err := Prepare(path, data, mode)
 	if err != nil {
@@ -37,11 +40,50 @@ func Prepare(path string, data []byte, mode fs.FileMode) (*Pending, error) {
 		return nil, err
 	}
 	p := &Pending{path, f.Name()}
-	if err := fill(f, data, mode); err != nil {
+	mode, err = keepOwner(f, path, mode)
+	if err == nil {
+		err = fill(f, data, mode)
+	} else {
+		f.Close()
+	}
+	if err != nil {
 		p.Discard()
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
 	return p, nil
+}
+
+// keepOwner gives f the owner of the file at path that it will replace, where
+// root does that, and returns the mode that it should have.
+func keepOwner(f *os.File, path string, mode fs.FileMode) (fs.FileMode, error) {
+	if os.Geteuid() != 0 {
+		return mode, nil
+	}
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return mode, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || st.Uid == 0 && st.Gid == 0 || !info.Mode().IsRegular() {
+		return mode, nil
+	}
+	return info.Mode().Perm(), f.Chown(int(st.Uid), int(st.Gid))
+}
+
+// Target is the path that a symbolic link at path names, else path itself:
+// where a file belongs whose directory is not its writer's.
+func Target(path string) string {
+	to, err := os.Readlink(path)
+	if err != nil {
+		return path
+	}
+	if filepath.IsAbs(to) {
+		return to
+	}
+	return filepath.Join(filepath.Dir(path), to)
 }
 
 // Commit puts the file in its place: fs.ErrNotExist after a RemovePending.

@@ -172,11 +172,12 @@ func (b *Broker) awaitReady(srv *server.Server) error {
 }
 
 func (b *Broker) writeURL() error {
-	path := b.dir.URLFile()
+	path := durable.Target(b.dir.URLFile())
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(path, []byte(b.srv.ClientURL()+"\n"), 0o600)
+	// An address is no secret, and every service's user reads it.
+	return durable.WriteFile(path, []byte(b.srv.ClientURL()+"\n"), 0o644)
 }
 
 func (b *Broker) shutdown(ctx context.Context) error {
@@ -213,7 +214,7 @@ func (b *Broker) Stop(ctx context.Context) error {
 	if err := b.shutdown(ctx); err != nil {
 		return err
 	}
-	removed := os.Remove(b.dir.URLFile())
+	removed := os.Remove(durable.Target(b.dir.URLFile()))
 	if errors.Is(removed, fs.ErrNotExist) {
 		removed = nil
 	}

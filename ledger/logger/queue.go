@@ -31,6 +31,9 @@ const (
 	maxItems = 8192
 	// maxReply leaves room for the protocol in the broker's 2 MiB payload.
 	maxReply = 2<<20 - 4096
+	// floodMemory is for how long a principal that overflowed its queue counts as
+	// flooding.
+	floodMemory = 2 * time.Second
 	// maxHeaderName is how much of a refused header's name is told.
 	maxHeaderName = 64
 )
@@ -62,6 +65,8 @@ func unavailable(message string) *refusal {
 	after := 1.0
 	return &refusal{Code: CodeUnavailable, Message: message, RetryAfter: &after}
 }
+
+var errFull = unavailable("too much of this principal is waiting")
 
 var errStopping = unavailable("the logger is stopping")
 
@@ -198,8 +203,9 @@ type queues struct {
 	rejected map[schema.Code]uint64
 	counted  map[countKey]count // refused without a record of their own
 	stopped  bool
-	closed   *refusal    // what everything is answered while an append is undecided for long
-	muted    atomic.Bool // another logger answers
+	flooded  time.Duration // monotonic time at which a principal's queue was last full; 0 never
+	closed   *refusal      // what everything is answered while an append is undecided for long
+	muted    atomic.Bool   // another logger answers
 
 	unavailable atomic.Uint64 // events that were refused for now
 	dropped     atomic.Uint64 // messages of CountDropped
@@ -230,6 +236,13 @@ func (s *Source) Close() {
 // Submit checks one intake message and queues it. reply gets the answer, once,
 // from another goroutine; nil when the sender wants none. Submit does not wait.
 func (s *Source) Submit(raw []byte, reply func([]byte)) {
+	if (len(raw) == 0 || raw[0] != '[') && s.l.queues.full(s, len(raw)+itemCost) {
+		// Not worth a look: checking what a flood sends would take others' time.
+		r := s.whole(raw, errFull)
+		r.reply = reply
+		s.l.queues.refuse(r, errFull)
+		return
+	}
 	r := s.parse(raw)
 	r.reply = reply
 	s.l.queues.add(r)
@@ -354,13 +367,13 @@ func (q *queues) mute() {
 func (q *queues) add(r *request) {
 	q.mu.Lock()
 	s := r.source
-	full := s.cost > 0 && s.cost+r.cost() > maxQueued
+	full := q.overflows(s, r.cost())
 	why := q.closed
 	switch {
 	case q.stopped || s.gone:
 		why = errStopping
 	case full && why == nil:
-		why = unavailable("too much of this principal is waiting")
+		why = errFull
 	}
 	if why != nil {
 		q.mu.Unlock()
@@ -382,6 +395,22 @@ func (q *queues) add(r *request) {
 	case q.wake <- struct{}{}:
 	default:
 	}
+}
+
+// full says that a request of this cost would be refused for want of room.
+func (q *queues) full(s *Source, cost int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.stopped && !s.gone && q.closed == nil && q.overflows(s, cost)
+}
+
+// overflows says so too, and notes it, with the lock held.
+func (q *queues) overflows(s *Source, cost int) bool {
+	full := s.cost > 0 && s.cost+cost > maxQueued
+	if full {
+		q.flooded = s.l.cfg.Clock.Monotonic()
+	}
+	return full
 }
 
 // refuse answers every item that has no answer yet. What nobody waits for is
@@ -429,6 +458,13 @@ func (q *queues) take() (r *request, i int, ok bool) {
 		return r, i, true
 	}
 	return nil, 0, false
+}
+
+// flooding says whether a principal sends more than its queue holds.
+func (q *queues) flooding(now time.Duration) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.flooded > 0 && now-q.flooded < floodMemory
 }
 
 func (q *queues) waiting() int {

@@ -87,6 +87,12 @@ type batch struct {
 	arenas [][]byte
 }
 
+// floodBatch is the largest batch while a principal sends more than its queue
+// holds. Another's event waits for the batch under way, the one that is built
+// and its own: what fills them is the flood's, and the broker takes seventy
+// milliseconds for the largest.
+const floodBatch = 256
+
 const (
 	arenaBytes = 256 << 10
 	// maxSpare keeps what three batches of the usual size need.
@@ -203,6 +209,8 @@ func (w *writer) build() *batch {
 	limit := w.l.cfg.Stream.MaxBatch()
 	if waiting := w.l.queues.waiting() + len(w.ownQueue); waiting < singlesBelow {
 		limit = 1
+	} else if w.l.queues.flooding(w.l.cfg.Clock.Monotonic()) {
+		limit = min(limit, floodBatch)
 	}
 	if !w.quiet() && w.started && w.l.lapsed() {
 		// Another may have taken over. A record of this logger's own tells,

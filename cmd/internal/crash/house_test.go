@@ -101,9 +101,16 @@ type result struct {
 // run runs a command to its end.
 func (h *house) run(stdin string, args ...string) result {
 	h.t.Helper()
+	return h.runWith(assay, nil, stdin, args...)
+}
+
+// runWith runs a command of another binary, as another user unless that is nil.
+func (h *house) runWith(bin string, as *syscall.Credential, stdin string, args ...string) result {
+	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, assay, append([]string{"--dir", string(h.dir)}, args...)...)
+	cmd := exec.CommandContext(ctx, bin, append([]string{"--dir", string(h.dir)}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	err := cmd.Run()
@@ -138,6 +145,7 @@ type process struct {
 	h    *house
 	name string
 	argv []string
+	as   *syscall.Credential // nil: the test's own user
 	log  string
 	done chan struct{}
 
@@ -159,7 +167,12 @@ func (h *house) serve(name string, args ...string) *process {
 
 func (h *house) supervise(name string, argv []string) *process {
 	h.t.Helper()
-	p := &process{h: h, name: name, argv: argv, log: filepath.Join(h.t.TempDir(), name+".log"), done: make(chan struct{})}
+	return h.superviseAs(name, argv, nil)
+}
+
+func (h *house) superviseAs(name string, argv []string, as *syscall.Credential) *process {
+	h.t.Helper()
+	p := &process{h: h, name: name, argv: argv, as: as, log: filepath.Join(h.t.TempDir(), name+".log"), done: make(chan struct{})}
 	go p.loop()
 	h.t.Cleanup(func() {
 		p.end(syscall.SIGKILL)
@@ -193,7 +206,7 @@ func (p *process) once() bool {
 	defer log.Close()
 	cmd := exec.Command(p.argv[0], p.argv[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: p.as}
 	p.mu.Lock()
 	if p.stopping {
 		p.mu.Unlock()

@@ -95,7 +95,7 @@ func (e *exam) rooms() {
 		}
 		owner := ownerOf(info)
 		owners[owner] = true
-		if strange := strangers(path, owner); path != e.Dir.Creds() && len(strange) > 0 { // each credential has its own
+		if strange := strangers(path, owner); path != e.Dir.Creds() && path != e.Dir.Run() && len(strange) > 0 { // each credential and socket has its own
 			bad++
 			e.add(check, Warn, fmt.Sprintf("%s belongs to uid %d, and in it %s to others: the service may fail to write them", path, owner, strings.Join(strange, ", ")),
 				fmt.Sprintf("chown -R %d %s, with the service stopped", owner, path))

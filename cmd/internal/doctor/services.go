@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"slices"
@@ -29,6 +30,7 @@ func (e *exam) askServices(ctx context.Context) {
 		case err == nil:
 			e.statuses = append(e.statuses, st)
 			names = append(names, st.Services)
+		case errors.Is(err, fs.ErrNotExist): // a link to where it would be
 		case errors.Is(err, syscall.EACCES):
 			e.add(check, Unknown, fmt.Sprintf("%s is another user's", path), "run doctor as that user, or as root, to see what it says")
 		case errors.Is(err, syscall.ECONNREFUSED):

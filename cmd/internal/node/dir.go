@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,10 +82,11 @@ func DefaultDir() (string, error) {
 // ErrNotInitialised means that init was never run, or not finished, on a directory.
 var ErrNotInitialised = errors.New("not initialised: run `assay init` first")
 
-// Check says whether the directory was initialised.
+// Check says whether the directory was initialised. What this process may not
+// see is another user's, and so is there.
 func (d Dir) Check() error {
 	for _, path := range []string{principal.Dir(d).Principals(), principal.Dir(d).Services(), d.Logger().PublicKey()} {
-		if _, err := os.Stat(path); err != nil {
+		if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("%s: %w", d, ErrNotInitialised)
 		}
 	}

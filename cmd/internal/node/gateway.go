@@ -22,6 +22,7 @@ import (
 	"assay/events/publish"
 	"assay/events/publish/spool"
 	"assay/internal/blob"
+	"assay/internal/durable"
 	"assay/internal/principal"
 )
 
@@ -96,7 +97,7 @@ func (g *Gateway) open(ctx context.Context, hub *Hub) error {
 		g.cfg.Log.Warn().Err(err).Msg("the gateway takes no blobs")
 	}
 	g.door, err = gateway.Start(gateway.Config{
-		File: file, Dir: string(g.dir), Socket: g.dir.GatewaySocket(), Publishers: publishers,
+		File: file, Dir: string(g.dir), Socket: durable.Target(g.dir.GatewaySocket()), Publishers: publishers,
 		Blobs: blobs, Room: g.room, Random: rand.Reader, Log: g.cfg.Log,
 	})
 	if err != nil {

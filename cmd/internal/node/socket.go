@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -15,9 +16,12 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"assay/internal/durable"
 )
 
-// Socket serves HTTP with JSON on a Unix socket that only its owner may open.
+// Socket serves HTTP with JSON on a Unix socket that only its owner may open,
+// and the group of its directory where that is set-gid.
 type Socket struct {
 	srv  *http.Server
 	path string
@@ -29,8 +33,17 @@ var ErrNotServed = errors.New("no service is running on this directory")
 // ListenSocket serves mux at path. A socket file that nobody answers on is
 // left over from a crash and replaced.
 func ListenSocket(path string, mux *http.ServeMux) (*Socket, error) {
+	path = durable.Target(path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
+	}
+	dir, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	mode := fs.FileMode(0o600)
+	if dir.Mode()&fs.ModeSetgid != 0 {
+		mode = 0o660 // Permissions made it so for those who may connect
 	}
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
@@ -41,7 +54,7 @@ func ListenSocket(path string, mux *http.ServeMux) (*Socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
 	s := &Socket{srv: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, path: path}
