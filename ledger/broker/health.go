@@ -21,13 +21,22 @@ func (b *Broker) Check() error {
 		return err
 	}
 	for _, e := range srv.Healthz(&server.HealthzOptions{Details: true}).Errors {
-		// Other faults of a stream, such as one that was not recovered, are
-		// nothing that a restart mends.
-		if e.Type == server.HealthzErrorJetStream || strings.Contains(e.Error, "write error") {
+		if storeFailed(e) {
 			return fmt.Errorf("%w: %s", ErrStoreFailed, e.Error)
 		}
 	}
 	return nil
+}
+
+// storeFailed says whether a fault is one of the store. Others, such as a stream
+// that was not recovered, are nothing that a restart mends; and one of a cluster
+// that waits for the others would only be farther behind after it.
+func storeFailed(e server.HealthzError) bool {
+	if strings.Contains(e.Error, "write error") {
+		return true
+	}
+	waits := strings.Contains(e.Error, "meta leader") || strings.Contains(e.Error, "recovering")
+	return e.Type == server.HealthzErrorJetStream && !waits
 }
 
 // StoreUse is how many bytes the streams hold, and how many they may still grow

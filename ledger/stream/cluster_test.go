@@ -189,6 +189,10 @@ func TestClusterWithoutMajority(t *testing.T) {
 	if h, err := s.Head(t.Context()); err == nil {
 		t.Errorf("a head without a majority: %+v", h)
 	}
+	// A restart would not help it.
+	if err := c.Node("n3").Check(); err != nil {
+		t.Errorf("the broker that is left counts as broken: %v", err)
+	}
 	c.Start("n1")
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if h, err := s.Head(t.Context()); err == nil && h.Last >= 30 {

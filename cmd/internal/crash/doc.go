@@ -9,7 +9,7 @@
 //	ASSAY_CRASH_ROUNDS  rounds of kill -9; default 4, `task crash` runs 50
 //	ASSAY_CRASH_SEED    seed of the kills and the load; default from the clock
 //	ASSAY_CLUSTER_ROUNDS  rounds of faults on a cluster; two meet each once; default 2, `task cluster` runs 40
-//	ASSAY_CLUSTER_PAUSE   seconds for which a logger is stopped; default 8, `task cluster` takes 30
+//	ASSAY_CLUSTER_PAUSE   seconds for which a logger is stopped; default 6, `task cluster` takes 30
 //	ASSAY_GARBAGE_MB    garbage through emit, in MiB; default 64; 1024 takes two minutes
 //	ASSAY_FLOOD_SECONDS how long one principal floods; default 1; `task flood` takes 20
 //

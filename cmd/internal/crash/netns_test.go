@@ -136,6 +136,7 @@ func TestClusterSurvivesPartitions(t *testing.T) {
 	first := rng.IntN(2)
 	for round := range rounds {
 		kind := cuts[(first+round)%2]
+		c.whole()
 		leader := c.leader()
 		heal := kind.cut(leader)
 		resumed := c.flows()

@@ -92,6 +92,9 @@ func (c *Cluster) Start(name string) {
 	c.nodes[name] = b
 }
 
+// Node is a broker that runs.
+func (c *Cluster) Node(name string) *broker.Broker { return c.nodes[name] }
+
 // Stop stops a broker.
 func (c *Cluster) Stop(name string) {
 	c.tb.Helper()
