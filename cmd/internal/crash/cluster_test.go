@@ -177,10 +177,11 @@ func (c *cluster) leader() (name string) {
 // one that was away counts for a majority of servers, but not of copies.
 func (c *cluster) whole() {
 	c.t.Helper()
-	st, _ := c.status(c.active())
-	if st.Logger == nil {
-		c.t.Fatal("the logger that writes does not answer")
-	}
+	var st node.Status
+	c.await("the logger that writes to answer", func() bool {
+		st, _ = c.status(c.active())
+		return st.Logger != nil
+	})
 	for _, p := range c.peers {
 		one := *c.house
 		one.urls = (&broker.Cluster{Peers: []broker.Peer{p}}).URLs()

@@ -308,10 +308,11 @@ func (h *house) connect(user string) *nats.Conn {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	nc, err := broker.Dial(h.url(), c)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	var nc *nats.Conn
+	h.await("a connection as "+user, func() bool { // a broker may be on its way back
+		nc, err = broker.Dial(h.url(), c)
+		return err == nil
+	})
 	h.t.Cleanup(nc.Close)
 	return nc
 }
