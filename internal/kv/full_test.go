@@ -3,6 +3,7 @@ package kv_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"syscall"
 	"testing"
@@ -66,9 +67,7 @@ func TestOpenOnAFailingDisk(t *testing.T) {
 						}
 					}
 				}
-				// What was not synced is gone. (A disk that keeps a later directory
-				// entry and loses an earlier one would cost Pebble its manifest.)
-				left := disk.Crash(0, nil)
+				left := disk.Crash(50, rand.New(rand.NewPCG(uint64(at), uint64(outcome))))
 				if db, err = kv.Open("store", kv.Options{FS: left.FS()}); err != nil {
 					t.Errorf("operation %d, again: %v", at, err)
 					return

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// Pebble sets 17 MiB aside for each new log file, so that less room than
-	// this would come and go in steps.
-	diskMiB  = 256
-	lowWater = 64
+	diskMiB = 768
+	// lowWater is the mark in production. Index, views and their successors set
+	// 17 MiB aside each, at once: a mark of 64 was passed in one jump.
+	lowWater = 256
 	mib      = 1 << 20
 )
 
@@ -84,13 +84,15 @@ func (c *crowd) fillSlowly() {
 	c.t.Helper()
 	disktest.Leave(c.t, c.disk, (lowWater+2)*mib)
 	c.await("the mark to be hit", func() bool { return c.loggerStatus().State == logger.LowDisk })
+	if free := disktest.Free(c.t, c.disk); free == 0 {
+		c.t.Error("the mark was hit when nothing was left")
+	}
 	if !c.closed("agent.piper", mustTemplate(c.t, "gate.chosen").next()) {
 		c.t.Error("the agent is not told that the ledger is unavailable")
 	}
-	// The stores set room aside in jumps of their own, so that a slow disk may
-	// still be met at its end; what the mark promises is tested in the logger.
+	c.run(string(mustTemplate(c.t, "outcome.recorded").next().raw), "emit", "--as", "operator/main").says(c.t, "the operator's word", 0, "")
 	if b := c.brokerStatus(); b.State != "serving" || b.Restarts != 0 {
-		c.t.Logf("the broker met the end of the disk: %+v", b)
+		c.t.Errorf("the broker met the end of the disk: %+v", b)
 	}
 	disktest.Release(c.t, c.disk)
 	c.flows("when the disk has room again")
@@ -209,9 +211,9 @@ func TestFullDiskUnderServices(t *testing.T) {
 	c.settle()
 }
 
-// Index and views on a disk of their own that fills up: a store that fails there
-// fails for good, and is opened again when there is room. Mostly it is both; but
-// once one has failed, little is left to be written to the other.
+// Index and views on a disk of their own that fills up: both stores fail for
+// good, and are opened again when there is room. Once one has failed little is
+// left to be written to the other, so the disk is filled until each has.
 func TestFullDiskOfIndexAndViews(t *testing.T) {
 	t.Parallel()
 	disk, dir := disktest.Mount(t, 12), t.TempDir()
@@ -226,16 +228,21 @@ func TestFullDiskOfIndexAndViews(t *testing.T) {
 	c.awaitServed("assay")
 	c.load = c.startLoad(4)
 	c.flows("at first")
-	disktest.Leave(t, disk, 0)
-	c.await("a store to fail", func() bool {
+	for try := 1; ; try++ {
+		disktest.Leave(t, disk, 0)
+		c.await("the logger to say that the disk is full", func() bool { return c.loggerStatus().State == logger.LowDisk })
+		gate := mustTemplate(t, "gate.chosen").next()
+		c.await("the agent to be told", func() bool { return c.closed("agent.piper", gate) })
+		disktest.Release(t, disk)
+		c.flows("after the disk was full")
 		m := c.mends()
-		return m["the logger's index failed"] > 0 || m["the views' store failed"] > 0
-	})
-	c.await("the logger to say that the disk is full", func() bool { return c.loggerStatus().State == logger.LowDisk })
-	gate := mustTemplate(t, "gate.chosen").next()
-	c.await("the agent to be told", func() bool { return c.closed("agent.piper", gate) })
-	disktest.Release(t, disk)
-	c.flows("after the disk was full")
+		if m["the logger's index failed"] > 0 && m["the views' store failed"] > 0 {
+			break
+		}
+		if try == 8 {
+			t.Fatalf("not both stores failed: %v", m)
+		}
+	}
 	c.settle()
 }
 
