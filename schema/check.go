@@ -87,7 +87,13 @@ type Checked struct {
 // Check validates the raw bytes of one event as an intake must: byte rules,
 // envelope, type, then data, and reports the first fault. It never panics and
 // its memory is bounded by MaxEvent.
+//
+// A good event is read once. Only where that walk stops are the rules taken
+// one after the other, to find which is broken first.
 func Check(raw []byte) (Checked, *Fault) {
+	if c, ok := walk(raw); ok {
+		return c, nil
+	}
 	if f := checkBytes(raw); f != nil {
 		return Checked{}, f
 	}
@@ -106,6 +112,19 @@ func Check(raw []byte) (Checked, *Fault) {
 	}
 	id, text := findID(raw)
 	return Checked{ID: id, IDString: text}, f
+}
+
+// walk accepts, in one pass, no event but a good one: it refuses some of those
+// too, such as one whose data stands before its type.
+func walk(raw []byte) (Checked, bool) {
+	if len(raw) == 0 || len(raw) > MaxEvent || raw[0] != '{' {
+		return Checked{}, false
+	}
+	s := scan{b: raw}
+	if !s.envelope() || s.broken || s.i != len(raw) {
+		return Checked{}, false
+	}
+	return s.checked(s.info), true
 }
 
 // checkBytes holds the rules that make raw one JSON object that every parser
@@ -197,7 +216,7 @@ func syntaxFault(err error) *Fault {
 func checkEvent(raw []byte) (Checked, *rawFault) {
 	c, fault := readEvent(raw)
 	if fault != nil {
-		if s := (scan{b: raw}); !s.checkLimits() {
+		if s := (scan{b: raw, valid: true}); !s.checkLimits() {
 			fault = &s.fault
 		}
 	}
@@ -205,39 +224,49 @@ func checkEvent(raw []byte) (Checked, *rawFault) {
 }
 
 func readEvent(raw []byte) (Checked, *rawFault) {
-	s := scan{b: raw}
+	s := scan{b: raw, valid: true}
 	if !s.envelope() {
 		return Checked{}, &s.fault
 	}
-	typ := s.stringAt(s.found.typ)
-	info := lookup(typ)
-	if info == nil {
-		return Checked{}, &rawFault{code: CodeUnknownType, off: s.found.typ, message: "no such event type"}
-	}
-	if f := s.checkVersion(info); f != nil {
-		return Checked{}, f
+	info, wrong := s.knownType()
+	if wrong {
+		return Checked{}, &s.fault
 	}
 	s.i = s.found.data
 	if !info.check(&s) {
 		return Checked{}, &s.fault
 	}
+	return s.checked(info), nil
+}
+
+// checked is what the walk of a good event found.
+func (s *scan) checked(info *typeInfo) Checked {
 	id := s.stringAt(s.found.id)
 	c := Checked{IDString: string(id), Type: info.name, Version: info.version, Time: string(s.stringAt(s.found.time))}
 	c.ID, _ = parseUUID(id)
-	return c, nil
+	return c
+}
+
+// knownType looks up the type that the envelope names, in the version that it
+// names.
+func (s *scan) knownType() (info *typeInfo, wrong bool) {
+	if info = lookup(s.stringAt(s.found.typ)); info == nil {
+		return nil, !s.fail(s.found.typ, CodeUnknownType, "no such event type")
+	}
+	return info, !s.checkVersion(info)
 }
 
 // checkVersion holds dataschema to the type and to the versions known here.
-func (s *scan) checkVersion(info *typeInfo) *rawFault {
+func (s *scan) checkVersion(info *typeInfo) bool {
 	rest, _ := bytes.CutPrefix(s.stringAt(s.found.dataschema), []byte("urn:assay:"))
 	name, version, _ := bytes.Cut(rest, []byte(":"))
 	switch {
 	case string(name) != info.name:
-		return &rawFault{code: CodeBadValue, off: s.found.dataschema, message: "the type is " + info.name + ", so dataschema is " + info.urn}
+		return s.fail(s.found.dataschema, CodeBadValue, "the type is "+info.name+", so dataschema is "+info.urn)
 	case digits(version) != info.version:
-		return &rawFault{code: CodeUnknownVersion, off: s.found.dataschema, message: "the known version is " + info.urn}
+		return s.fail(s.found.dataschema, CodeUnknownVersion, "the known version is "+info.urn)
 	}
-	return nil
+	return true
 }
 
 const numberRangeMessage = "beyond 2^53; send it as a string"
@@ -279,11 +308,11 @@ func (s *scan) stringAt(off int) []byte {
 // findID is the id of an event that checkBytes accepted but that is refused
 // for another reason, so that the rejection can name it.
 func findID(raw []byte) (id [16]byte, text string) {
-	s := scan{b: raw}
+	s := scan{b: raw, valid: true}
 	if _, ok := s.enter('{', ""); !ok {
 		return id, ""
 	}
-	for s.more() {
+	for s.more('}') {
 		name, _ := s.name()
 		if string(name) == "id" && s.next() == '"' {
 			v := s.unquoted()

@@ -2,24 +2,32 @@ package schema
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scan walks JSON that is already proven valid and free of raw control bytes,
-// so that it needs no bounds or grammar checks of its own: white space is only
-// the space character, and each value ends where its grammar says.
+// scan walks the JSON of one event, held to the grammar and to the byte rules
+// as it goes: what a walk accepts is one JSON value that every parser reads
+// alike. The only white space is the space character. Where valid is set, the
+// bytes are known to keep these rules already, and a walk finds nothing but
+// what the schema says.
 //
 // The generated validators call its methods. Each consumes one value and
 // reports whether it satisfies the schema; on false, fault says why and the
 // walk ends.
 type scan struct {
-	b     []byte
-	i     int
-	found members // where the envelope's members start
-	fault rawFault
+	b      []byte
+	i      int
+	open   bool // the last token opened an object or array
+	broken bool // not JSON; more reports no further member then
+	valid  bool
+	info   *typeInfo // of the event, where its data was read in passing
+	found  members   // where the envelope's members start
+	fault  rawFault
 }
 
 // members are the offsets of envelope members that Check needs after the walk;
@@ -43,12 +51,15 @@ func (s *scan) fail(off int, code Code, message string) bool {
 	return false
 }
 
-// next skips spaces and returns the first byte of the coming token.
+// next skips spaces and returns the first byte of the coming token, 0 at the
+// end.
 func (s *scan) next() byte {
-	for s.b[s.i] == ' ' {
-		s.i++
+	for ; s.i < len(s.b); s.i++ {
+		if c := s.b[s.i]; c != ' ' {
+			return c
+		}
 	}
-	return s.b[s.i]
+	return 0
 }
 
 // enter consumes the opening bracket of an object or array.
@@ -57,56 +68,154 @@ func (s *scan) enter(open byte, kind string) (start int, ok bool) {
 		return s.i, s.fail(s.i, CodeWrongType, "want "+kind)
 	}
 	s.i++
+	s.open = true
 	return s.i - 1, true
 }
 
-// more says whether the object or array has another member or element, and
-// consumes the comma or the closing bracket.
-func (s *scan) more() bool {
-	switch s.next() {
-	case '}', ']':
+// more says whether the object or array that ends with end has another member
+// or element, and consumes the comma or the end.
+func (s *scan) more(end byte) bool {
+	c := s.next()
+	first := s.open
+	s.open = false
+	switch {
+	case s.broken:
+		return false
+	case c == end:
 		s.i++
 		return false
-	case ',':
+	case first:
+		return true
+	case c == ',':
 		s.i++
 		s.next()
+		return true
 	}
-	return true
+	s.broken = true
+	return false
 }
 
 // name consumes a member name and its colon.
 func (s *scan) name() (name []byte, off int) {
 	off = s.i
 	name = s.unquoted()
-	s.next()
+	if s.next() != ':' {
+		s.broken = true
+		return name, off
+	}
 	s.i++
 	s.next()
 	return name, off
 }
 
-// span consumes a string and returns what stands between its quotes.
-func (s *scan) span() (text []byte, escaped bool) {
-	start := s.i + 1
-	for i := start; ; i++ {
-		switch s.b[i] {
-		case '"':
-			s.i = i + 1
-			return s.b[start:i], escaped
-		case '\\':
-			escaped = true
-			i++
+const (
+	ones  = 0x0101010101010101
+	highs = 0x80 * ones
+)
+
+// plain counts the bytes before the first one that is a quote, a backslash, a
+// control byte or not ASCII.
+func plain(b []byte) int {
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		// The high bit of a byte is set where it is one of those; above the
+		// first such byte a borrow may set others, which do not matter.
+		found := ((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - ' '*ones) | w
+		if found &= highs; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
 		}
 	}
+	for ; i < len(b); i++ {
+		if c := b[i]; c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf {
+			break
+		}
+	}
+	return i
+}
+
+// span consumes a string and returns what stands between its quotes.
+func (s *scan) span() (text []byte, escaped bool) {
+	if s.next() != '"' {
+		s.broken = true
+		return nil, false
+	}
+	start := s.i + 1
+	for i := start; ; {
+		i += plain(s.b[i:])
+		if i >= len(s.b) {
+			break
+		}
+		n := 1
+		switch c := s.b[i]; {
+		case c == '"':
+			s.i = i + 1
+			return s.b[start:i], escaped
+		case c == '\\':
+			escaped = true
+			n = escape(s.b[i:])
+		case c >= utf8.RuneSelf:
+			var r rune
+			if r, n = utf8.DecodeRune(s.b[i:]); r == utf8.RuneError && n == 1 {
+				n = 0
+			}
+		default:
+			n = 0
+		}
+		if n == 0 {
+			break
+		}
+		i += n
+	}
+	s.broken = true
+	return nil, false
+}
+
+// escape is the length of the escape sequence that b starts with, of both
+// where two make a surrogate pair; 0 is none.
+func escape(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	if b[1] != 'u' {
+		if bytes.IndexByte([]byte(`"\/bfnrt`), b[1]) < 0 {
+			return 0
+		}
+		return 2
+	}
+	const one, pair = len(`\uxxxx`), len(`\uxxxx\uxxxx`)
+	switch r, ok := hex4(b); {
+	case !ok:
+		return 0
+	case r < 0xd800 || r > 0xdfff:
+		return one
+	case r > 0xdbff || len(b) < pair || b[one] != '\\' || b[one+1] != 'u':
+		return 0
+	}
+	if low, ok := hex4(b[one:]); !ok || low < 0xdc00 || low > 0xdfff {
+		return 0
+	}
+	return pair
+}
+
+// hex4 reads the digits of an escape such as \u00e9.
+func hex4(b []byte) (r uint64, ok bool) {
+	if len(b) < 6 {
+		return 0, false
+	}
+	r, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	return r, err == nil
 }
 
 // unquoted consumes a string and returns its value.
 func (s *scan) unquoted() []byte {
+	s.next()
 	start := s.i
 	text, escaped := s.span()
 	if !escaped {
 		return text
 	}
-	// The input is valid, so that this cannot fail.
+	// span has accepted it, so that this cannot fail.
 	text, _ = jsontext.AppendUnquote(nil, s.b[start:s.i])
 	return text
 }
@@ -114,17 +223,58 @@ func (s *scan) unquoted() []byte {
 // number consumes a number and returns its text.
 func (s *scan) number() []byte {
 	start := s.i
-	for s.i < len(s.b) && isNumberByte(s.b[s.i]) {
+	if s.peek() == '-' {
 		s.i++
+	}
+	if s.peek() == '0' {
+		s.i++
+	} else {
+		s.digits()
+	}
+	if s.peek() == '.' {
+		s.i++
+		s.digits()
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.i++
+		if c := s.peek(); c == '-' || c == '+' {
+			s.i++
+		}
+		s.digits()
 	}
 	return s.b[start:s.i]
 }
 
-func isNumberByte(c byte) bool {
-	return c >= '0' && c <= '9' || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E'
+// peek is the coming byte, 0 at the end.
+func (s *scan) peek() byte {
+	if s.i < len(s.b) {
+		return s.b[s.i]
+	}
+	return 0
 }
 
-// skip consumes any value.
+// digits consumes one digit or more.
+func (s *scan) digits() {
+	start := s.i
+	for c := s.peek(); c >= '0' && c <= '9'; c = s.peek() {
+		s.i++
+	}
+	if s.i == start {
+		s.broken = true
+	}
+}
+
+// literal consumes a word such as true.
+func (s *scan) literal(word string) bool {
+	if !bytes.HasPrefix(s.b[s.i:], []byte(word)) {
+		s.broken = true
+		return true
+	}
+	s.i += len(word)
+	return true
+}
+
+// skip consumes any value of bytes that are valid.
 func (s *scan) skip() {
 	depth := 0
 	for {
@@ -157,29 +307,40 @@ func (s *scan) null() bool {
 	if s.next() != 'n' {
 		return false
 	}
-	s.i += len("null")
-	return true
+	return s.literal("null")
 }
 
 func (s *scan) boolean() bool {
 	switch s.next() {
 	case 't':
-		s.i += len("true")
+		return s.literal("true")
 	case 'f':
-		s.i += len("false")
-	default:
-		return s.fail(s.i, CodeWrongType, "want true or false")
+		return s.literal("false")
 	}
-	return true
+	return s.fail(s.i, CodeWrongType, "want true or false")
 }
 
-// anyObject accepts an object whatever it holds.
-func (s *scan) anyObject() bool {
+// data accepts the event's data. Valid bytes are only stepped over, so that a
+// fault of the envelope comes before those of the data; else they are checked
+// in passing, which takes a type and dataschema that stand before them.
+func (s *scan) data() bool {
 	if s.next() != '{' {
 		return s.fail(s.i, CodeWrongType, "want an object")
 	}
-	s.skip()
-	return true
+	if s.valid {
+		s.skip()
+		return true
+	}
+	if s.found.typ == 0 || s.found.dataschema == 0 {
+		s.broken = true
+		return true
+	}
+	info, wrong := s.knownType()
+	if wrong {
+		return false
+	}
+	s.info, s.i = info, s.found.data
+	return info.check(s)
 }
 
 // str consumes a string value.
@@ -294,7 +455,7 @@ func (s *scan) array(least, most int, item func(*scan) bool) bool {
 		return false
 	}
 	n := 0
-	for ; s.more(); n++ {
+	for ; s.more(']'); n++ {
 		if n == most {
 			return s.fail(start, CodeBadValue, "more than "+strconv.Itoa(most)+" elements")
 		}
@@ -310,11 +471,44 @@ func (s *scan) array(least, most int, item func(*scan) bool) bool {
 
 // propertyName holds the name of a member that the schema does not list to a
 // pattern. In an envelope such a name is a member that does not exist.
-func (s *scan) propertyName(name []byte, off int, p *pattern, code Code) bool {
+func (s *scan) propertyName(name []byte, start, off int, p *pattern, code Code) bool {
 	if !p.match(name) {
 		return s.fail(off, code, "member name does not match "+p.source)
 	}
+	if !s.valid && s.repeated(name, start, off) {
+		s.broken = true
+	}
 	return true
+}
+
+// repeated says whether the object at start has the name in a member before
+// off. Objects of free names are small, so that walking them again costs less
+// than a set.
+func (s *scan) repeated(name []byte, start, off int) bool {
+	if s.broken {
+		return true
+	}
+	seen := scan{b: s.b, i: start + 1, open: true, valid: true}
+	for seen.more('}') {
+		n, at := seen.name()
+		switch {
+		case at == off:
+			return false
+		case bytes.Equal(n, name):
+			return true
+		}
+		seen.skip()
+	}
+	return false
+}
+
+// once records that the member of that bit is here, in an object whose members
+// have a bit each.
+func (s *scan) once(seen *uint64, bit int) {
+	if *seen&(1<<bit) != 0 {
+		s.broken = true
+	}
+	*seen |= 1 << bit
 }
 
 func (s *scan) unknown(name []byte, off int) bool {

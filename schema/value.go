@@ -10,24 +10,25 @@ import (
 )
 
 // pattern is a regular expression compiled by the generator to a DFA over
-// bytes. State 0 rejects for ever, state 1 is the start.
+// bytes. A state is the offset of its row in next, which has an entry for each
+// class: row 0 rejects for ever, row 1 is the start.
 type pattern struct {
 	source  string
 	classes *[256]uint8 // byte to equivalence class
 	width   int         // number of classes
-	next    []uint8     // state*width + class to state
-	final   []bool      // by state
+	next    []uint16    // state + class to state
+	final   []bool      // by row
 }
 
 func (p *pattern) match(b []byte) bool {
-	state := 1
+	state := p.width
 	for _, c := range b {
-		state = int(p.next[state*p.width+int(p.classes[c])])
+		state = int(p.next[state+int(p.classes[c])])
 		if state == 0 {
 			return false
 		}
 	}
-	return p.final[state]
+	return p.final[state/p.width]
 }
 
 // bounds are the inclusive limits of a number.

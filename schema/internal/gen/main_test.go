@@ -78,6 +78,8 @@ func TestRefusals(t *testing.T) {
 		{"open object", `"a":{"type":"object","properties":{}}`, "", "additionalProperties"},
 		{"additionalProperties true", `"a":{"type":"object","additionalProperties":true}`, "", "additionalProperties"},
 		{"map without propertyNames", `"a":{"type":"object","additionalProperties":{"type":"boolean"}}`, "", "propertyNames"},
+		{"map of any size", `"a":{"type":"object","propertyNames":{"pattern":"^b$"},"additionalProperties":{"type":"boolean"}}`, "", "maxProperties"},
+		{"object of which nothing is said", `"a":{"type":"object"}`, "", "nothing"},
 		{"no type", `"a":{}`, "", "without type"},
 		{"unknown type name", `"a":{"type":"float"}`, "", "float"},
 		{"bare null", `"a":{"type":"null"}`, "", "null"},

@@ -12,14 +12,17 @@ import (
 // fields of schema.members that hold them.
 var captured = map[string]string{"id": "id", "type": "typ", "time": "time", "dataschema": "dataschema", "data": "data"}
 
-// maxBits bounds the required members of one object: each has a bit.
+// maxBits bounds the listed members of one object: each has a bit.
 const maxBits = 64
 
-// object makes a method for the schema, or accepts any object where it says
-// nothing but the type.
+// object makes a method for the schema. One that says nothing but the type is
+// the event's data, which another schema describes.
 func (g *generator) object(p place, n *node) (string, error) {
 	if n.only("type") == nil {
-		return "s.anyObject()", nil
+		if p.name != "envelopeData" {
+			return "", fmt.Errorf("an object that says nothing of its members")
+		}
+		return "s.data()", nil
 	}
 	if err := n.only("type", "properties", "required", "additionalProperties", "propertyNames", "maxProperties", "oneOf"); err != nil {
 		return "", err
@@ -39,8 +42,8 @@ func (g *generator) object(p place, n *node) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(n.Required) > maxBits || len(choice) > maxBits {
-		return "", fmt.Errorf("more than %d required members", maxBits)
+	if len(n.Properties) > maxBits {
+		return "", fmt.Errorf("more than %d members", maxBits)
 	}
 	// The slot is taken before the members' methods are made, so that the
 	// source reads from the whole to its parts.
@@ -58,13 +61,19 @@ func (g *generator) object(p place, n *node) (string, error) {
 func (g *generator) members(p place, n *node, choice []string) (string, error) {
 	var b strings.Builder
 	declareVars(&b, n, choice)
-	b.WriteString("for s.more() {\n")
+	b.WriteString("for s.more('}') {\n")
 	if n.MaxProperties != nil {
 		fmt.Fprintf(&b, "if count++; count > %[1]d {\nreturn s.tooMany(start, %[1]d)\n}\n", *n.MaxProperties)
 	}
 	b.WriteString("name, off := s.name()\nswitch string(name) {\n")
+	free := len(n.Required) // the required members have the low bits
 	for _, member := range slices.Sorted(maps.Keys(n.Properties)) {
-		if err := g.member(&b, p, n, choice, member); err != nil {
+		bit := slices.Index(n.Required, member)
+		if bit < 0 {
+			bit = free
+			free++
+		}
+		if err := g.member(&b, p, n, choice, member, bit); err != nil {
 			return "", fmt.Errorf("%s: %w", member, err)
 		}
 	}
@@ -87,11 +96,11 @@ func (g *generator) members(p place, n *node, choice []string) (string, error) {
 
 func declareVars(b *strings.Builder, n *node, choice []string) {
 	start := "start"
-	if len(n.Required) == 0 && choice == nil && n.MaxProperties == nil {
+	if len(n.Required) == 0 && choice == nil && n.PropertyNames == nil {
 		start = "_"
 	}
 	fmt.Fprintf(b, "%s, ok := s.enter('{', \"an object\")\nif !ok {\nreturn false\n}\n", start)
-	if len(n.Required) > 0 {
+	if len(n.Properties) > 0 {
 		b.WriteString("var seen uint64\n")
 	}
 	if choice != nil {
@@ -102,16 +111,13 @@ func declareVars(b *strings.Builder, n *node, choice []string) {
 	}
 }
 
-func (g *generator) member(b *strings.Builder, p place, n *node, choice []string, member string) error {
+func (g *generator) member(b *strings.Builder, p place, n *node, choice []string, member string, bit int) error {
 	if n.PropertyNames != nil {
 		if err := n.acceptsName(member); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(b, "case %s:\n", strconv.Quote(member))
-	if i := slices.Index(n.Required, member); i >= 0 {
-		fmt.Fprintf(b, "seen |= 1 << %d\n", i)
-	}
+	fmt.Fprintf(b, "case %s:\ns.once(&seen, %d)\n", strconv.Quote(member), bit)
 	if i := slices.Index(choice, member); i >= 0 {
 		fmt.Fprintf(b, "if s.next() != 'n' {\ngiven |= 1 << %d\n}\n", i)
 	}
@@ -155,6 +161,9 @@ func (g *generator) otherMember(b *strings.Builder, p place, n *node) error {
 	if n.AdditionalProperties.schema == nil {
 		return fmt.Errorf("propertyNames beside additionalProperties false")
 	}
+	if n.MaxProperties == nil {
+		return fmt.Errorf("members of any name without maxProperties")
+	}
 	pattern, err := g.pattern(n.PropertyNames.Pattern)
 	if err != nil {
 		return err
@@ -170,7 +179,7 @@ func (g *generator) otherMember(b *strings.Builder, p place, n *node) error {
 	if p.name == "envelope" {
 		code = "CodeUnknownField" // a member that CloudEvents does not have
 	}
-	fmt.Fprintf(b, "ok = s.propertyName(name, off, &%s, %s) && %s\n", pattern, code, expr)
+	fmt.Fprintf(b, "ok = s.propertyName(name, start, off, &%s, %s) && %s\n", pattern, code, expr)
 	return nil
 }
 

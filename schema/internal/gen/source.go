@@ -65,12 +65,12 @@ func writePattern(b *bytes.Buffer, n int, source string) error {
 			fmt.Fprintf(b, "%d: %d, ", c, class)
 		}
 	}
-	b.WriteString("},\nnext: []uint8{")
+	b.WriteString("},\nnext: []uint16{")
 	for i, to := range d.next {
 		if i%(d.width*8) == 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(b, "%d, ", to)
+		fmt.Fprintf(b, "%d, ", int(to)*d.width)
 	}
 	b.WriteString("\n},\nfinal: []bool{")
 	for state, final := range d.final {
