@@ -100,7 +100,7 @@ func (l *linter) clause(at string, c Criterion, clause Clause, r *Registry) {
 	if clause.MinSamples < 0 || clause.MinSamples > MaxSamples {
 		l.fault(at+"/min_samples", "want 0 to %d", MaxSamples)
 	}
-	if err := checkLabels(clause.Labels); err != nil {
+	if err := CheckLabels(clause.Labels); err != nil {
 		l.fault(at+"/labels", "%v", err)
 	}
 	s, ok := r.Signal(clause.Signal)

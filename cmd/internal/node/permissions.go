@@ -74,6 +74,7 @@ var rules = []rule{
 	private("blobs", "resolver"),
 	private("resolver", "resolver"),
 	private("gateway", "gateway"),
+	private("telemetry", "sensor"),
 	{"creds", root, members, 0o710, false},
 	credential("service.logger-*", "logger"),
 	credential("service.ingress", "ingress"),
