@@ -51,7 +51,7 @@ type PrometheusConfig struct {
 //
 // A signal with a selector yields the series' stored samples with their own
 // times; one with a query yields its value at each multiple of the step since
-// 1970, evaluated with a lookback of one step. Both leave out what Prometheus
+// 1970, evaluated with a lookback of less than a step. Both leave out what Prometheus
 // did not scrape. A read covers (from, to] for all signals or fails as a whole,
 // and then nothing of it is sent; an answer that comes with warnings may lack
 // something, and so is a failure too. After a failure the same range is read
@@ -316,9 +316,13 @@ func (p *Prometheus) ask(ctx context.Context, s criterion.Signal, from, to time.
 	}
 	return p.matrix(ctx, func(ctx context.Context) (model.Value, promapi.Warnings, promapi.Infos, error) {
 		step := p.cfg.Source.Step
-		return p.api.QueryRange(ctx, s.Query, promapi.Range{Start: from.Add(step), End: to, Step: step}, promapi.WithLookbackDelta(step))
+		return p.api.QueryRange(ctx, s.Query, promapi.Range{Start: from.Add(step), End: to, Step: step}, promapi.WithLookbackDelta(p.lookback()))
 	})
 }
+
+// lookback is how old a sample may be that a query evaluates: less than a step,
+// as some servers take in one that is exactly as old.
+func (p *Prometheus) lookback() time.Duration { return p.cfg.Source.Step - time.Millisecond }
 
 // selector asks for stored samples, which PromQL calls a range vector.
 func (p *Prometheus) selector(ctx context.Context, selector string, from, to time.Time) (model.Matrix, error) {
@@ -435,9 +439,9 @@ func (p *Prometheus) checkLookback(ctx context.Context) error {
 		return fmt.Errorf("ask for the server's lookback: %w", err)
 	}
 	lookback, err := model.ParseDuration(cmp.Or(flags["query.lookback-delta"], "5m"))
-	if err != nil || time.Duration(lookback) > p.cfg.Source.Step {
-		return fmt.Errorf("the server would fill gaps of up to %v: use Prometheus 2.44 or later, start it with --query.lookback-delta=%s, or use selectors and recording rules in place of queries",
-			lookback, p.cfg.Source.Step)
+	if err != nil || time.Duration(lookback) > p.lookback() {
+		return fmt.Errorf("the server would fill gaps of up to %v: use Prometheus 2.44 or later, start it with --query.lookback-delta=%v, or use selectors and recording rules in place of queries",
+			lookback, model.Duration(p.lookback()))
 	}
 	p.bounded = true
 	return nil

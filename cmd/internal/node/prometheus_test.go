@@ -94,6 +94,9 @@ func (p *program) start() {
 		_ = p.cmd.Process.Kill() // an error means that it has ended
 		<-exited
 		exited <- nil
+		if p.t.Failed() {
+			p.t.Logf("%s\n%s", p.path, p.out.String())
+		}
 	})
 	eventually(p.t, p.path+" answers", func() bool {
 		select {
@@ -181,7 +184,7 @@ func startPrometheus(t *testing.T, addr, targetURL, more string) *program {
 	file := filepath.Join(dir, "prometheus.yml")
 	check(t, os.WriteFile(file, []byte(config), 0o600))
 	return newProgram(t, path, "http://"+addr+"/-/ready", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+addr, "--query.lookback-delta=1s", "--log.level=warn")
+		"--web.listen-address="+addr, "--query.lookback-delta=999ms", "--rules.alert.resend-delay=1s", "--log.level=warn")
 }
 
 const signalLimits = `"writer":"sensor/%s","interval":"1s","max_staleness":"10s","coverage_floor":0.6,"max_gap":"5s","allowed_lateness":"3s","max_skew":"1s","lo":0,"hi":null`
@@ -214,6 +217,9 @@ func observe(t *testing.T, sources, signals string, sensors ...string) *observed
 	o.up, err = StartUp(t.Context(), UpConfig{Dir: o.dir, Software: "test", Seal: time.Second, Sources: true, Log: zerolog.Nop()})
 	check(t, err)
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("sources %+v, ingress %+v, resolver %+v", o.up.Tele.SourcesOf(), o.up.Tele.StatusOf(), o.up.Judge.Stats())
+		}
 		if err := o.up.Stop(); err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -285,6 +291,7 @@ func (o *observed) sealed(source string, to time.Time) {
 // queried, sealed, resolved.
 func TestPrometheus(t *testing.T) {
 	mustFind(t, "prometheus", "prometheus")
+	t.Parallel()
 	s := newTarget(t)
 	addr := freeAddress(t)
 	prom := startPrometheus(t, addr, s.URL, "")
@@ -295,6 +302,7 @@ func TestPrometheus(t *testing.T) {
 			`{"name":"level","source":"prom","unit":"1","kind":"gauge","heartbeat":"prom_up_to","selector":"probe_level",`+limits+`},`+
 			`{"name":"worst","source":"prom","unit":"1","kind":"gauge","heartbeat":"prom_up_to","query":"max(probe_level)",`+limits+`},`+
 			`{"name":"oom_kills","source":"prom","unit":"1","kind":"counter","heartbeat":"prom_up_to","selector":"node_vmstat_oom_kill",`+limits+`}`, "prom")
+	s.change(t, 3, func() {}) // a counter needs a sample before its window
 	o.sealed("prom", time.Now())
 	const (
 		labels  = `"labels":{"instance":"probe","job":"target"}`
@@ -327,15 +335,16 @@ func TestPrometheus(t *testing.T) {
 	high, _ := o.predict(60*time.Second, `{"signal":"worst","reduce":"max","op":"<=","value":60}`, "1m")
 	s.change(t, 2, func() {})
 	s.change(t, 7, func() { s.down = true })
-	s.change(t, 2, func() { s.down, s.level = false, 90 })
+	s.change(t, 1, func() { s.down = false })
 	o.want(gap, "unresolved coverage_short")
+	s.change(t, 2, func() { s.level = 90 })
 	o.want(high, "refuted") // one sample is enough, gap or not
 	s.change(t, 1, func() { s.level = 50 })
 
 	// Prometheus is killed in the middle of a window.
-	waits, end := o.predict(12*time.Second, levelOK, "1h")
-	gives, _ := o.predict(12*time.Second, levelOK, "4s")
-	s.change(t, 2, func() {})
+	waits, end := o.predict(15*time.Second, levelOK, "1h")
+	gives, _ := o.predict(15*time.Second, levelOK, "4s")
+	s.change(t, 7, func() {})
 	prom.kill()
 	o.sealed("host", end.Add(6*time.Second))
 	if at := o.up.Judge.Stats().Watermarks["prom"]; !at.Before(end) {
@@ -401,7 +410,7 @@ func TestPrometheusHistory(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), nil, 0o600))
 	addr := freeAddress(t)
 	newProgram(t, mustFind(t, "prometheus", "prometheus"), "http://"+addr+"/-/ready", "--config.file="+filepath.Join(dir, "prometheus.yml"),
-		"--storage.tsdb.path="+data, "--web.listen-address="+addr, "--query.lookback-delta=1m", "--log.level=warn")
+		"--storage.tsdb.path="+data, "--web.listen-address="+addr, "--query.lookback-delta=59s", "--log.level=warn")
 
 	read := func() []telemetry.Sample {
 		h := &history{}
