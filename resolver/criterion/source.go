@@ -223,6 +223,8 @@ func (r *Registry) checkSources() error {
 		case adapted && len(own) != 1:
 			return fmt.Errorf("/sources/%d: %q needs one signal that tells how far it has come; it has %d: %s",
 				i, src.Name, len(own), strings.Join(own, ", "))
+		case src.Kind == PrometheusKind && len(signals) == 1:
+			return fmt.Errorf("/sources/%d: %q asks nothing, and so an answer would prove nothing: no signal has a query or a selector", i, src.Name)
 		}
 	}
 	return nil

@@ -110,6 +110,15 @@ func TestSourcesRefused(t *testing.T) {
 	if _, err := ParseRegistry([]byte(remote)); err != nil {
 		t.Errorf("plain http that is asked for: %v", err)
 	}
+	var rest []string
+	for line := range strings.Lines(sourcedRegistry()) {
+		if !strings.Contains(line, `"source":"prom"`) || strings.Contains(line, `"name":"prom_up_to"`) {
+			rest = append(rest, line)
+		}
+	}
+	if _, err := ParseRegistry([]byte(strings.Join(rest, ""))); !errors.Is(err, ErrRegistry) || !strings.Contains(err.Error(), "asks nothing") {
+		t.Errorf("a heartbeat alone: %v", err)
+	}
 	skewed := strings.Replace(sourcedRegistry(), `"query":"sum(node_load1)","writer":"sensor/x","interval":"5s","max_staleness":"50s","coverage_floor":0.9,"max_gap":"20s","allowed_lateness":"30s","max_skew":"5s"`,
 		`"query":"sum(node_load1)","writer":"sensor/x","interval":"5s","max_staleness":"50s","coverage_floor":0.9,"max_gap":"20s","allowed_lateness":"30s","max_skew":"1s"`, 1)
 	if _, err := ParseRegistry([]byte(skewed)); !errors.Is(err, ErrRegistry) || !strings.Contains(err.Error(), "/signals/3/max_skew") {

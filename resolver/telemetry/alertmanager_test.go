@@ -1,7 +1,10 @@
 package telemetry
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -333,6 +336,45 @@ func TestAlertmanagerRefuses(t *testing.T) {
 			t.Errorf("without its token it answered %d", got)
 		}
 	})
+}
+
+// Run listens where the source says, and ends with its context; a port that is
+// taken ends it at once.
+func TestAlertmanagerRuns(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	mustDo(t, err)
+	w, out := newWorld(t), &recorder{}
+	a, err := newAlerts(w, &memoryCursor{}, criterion.Source{Listen: l.Addr().String()})
+	mustDo(t, err)
+	if err := a.Run(t.Context(), out); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("on a taken port: %v", err)
+	}
+	mustDo(t, l.Close())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx, out) }()
+	for {
+		resp, err := http.Post("http://"+a.cfg.Source.Listen, "application/json", strings.NewReader(payload("g", 0, firing("Level", "", after(-5)))))
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("answered %s", resp.Status)
+			}
+			break
+		}
+		select {
+		case err := <-done:
+			t.Fatal(err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if len(out.of("level")) != 1 {
+		t.Errorf("%d samples", len(out.samples))
+	}
 }
 
 // A state that cannot be saved is no success: the webhook must come again.

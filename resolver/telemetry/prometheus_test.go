@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -508,6 +509,44 @@ func TestPrometheusCredentials(t *testing.T) {
 				t.Errorf("authorisation %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// Run polls at each step by the real clock, goes on after failures and ends
+// with its context.
+func TestPrometheusRuns(t *testing.T) {
+	w, out := newWorld(t), &recorder{}
+	failures := 2
+	w.prom.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+		if failures--; failures >= 0 {
+			w.WriteHeader(http.StatusBadGateway)
+			return true
+		}
+		return false
+	}
+	p, err := NewPrometheus(PrometheusConfig{
+		Source:  criterion.Source{Name: "s", Kind: criterion.PrometheusKind, URL: w.prom.URL, Step: time.Second},
+		Signals: promSignals(), Cursor: &memoryCursor{}, Log: zerolog.Nop(),
+	})
+	mustDo(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx, out) }()
+	for len(out.of("up_to")) < 4 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+	if st := p.Stats(); st.Failed != 2 {
+		t.Errorf("%+v", st)
+	}
+	beats := out.of("up_to")
+	for i := range beats[1:] {
+		if d := beats[i+1].Time.Sub(beats[i].Time); d != time.Second {
+			t.Errorf("%v between two heartbeats", d)
+		}
 	}
 }
 
