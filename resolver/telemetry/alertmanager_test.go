@@ -256,17 +256,22 @@ func TestAlertmanagerState(t *testing.T) {
 	w, out, cur := newWorld(t), &recorder{}, &memoryCursor{}
 	a, err := newAlerts(w, cur, criterion.Source{})
 	mustDo(t, err)
-	for i := range maxRemembered + 5 {
-		al := resolved("Level", fmt.Sprintf(`,"series":"%d"`, i), after(-100), after(float64(i)/1000))
-		mustPost(t, a.Handler(out), payload(fmt.Sprint("g", i), 1, al))
+	for i := range maxRemembered {
+		a.state.Resolved[fmt.Sprint("alert", i)] = after(float64(i) / 1000)
+		a.state.mark(fmt.Sprint("g", i), "it was truncated")
 	}
-	if n := len(a.state.Resolved); n != maxRemembered {
-		t.Errorf("%d resolutions are kept", n)
+	mustPost(t, a.Handler(out), payload("one more", 1, resolved("Level", "", after(-100), after(30))))
+	if _, oldest := a.state.Resolved["alert0"]; oldest || len(a.state.Resolved) != maxRemembered {
+		t.Errorf("%d resolutions are kept, the oldest: %v", len(a.state.Resolved), oldest)
 	}
-	for i := range maxRemembered + 5 {
-		mustPost(t, a.Handler(out), payload(fmt.Sprint("g", i), 0, firing("Level", "", after(-1))))
+	if n := len(a.state.Partial); n != maxRemembered+1 {
+		t.Errorf("%d groups are in doubt", n)
 	}
-	if len(a.state.Partial) != 1 || a.Stats().Doubt == "" {
+	for i := range maxRemembered {
+		a.state.mark(fmt.Sprint("g", i), "")
+	}
+	mustPost(t, a.Handler(out), payload("one more", 0, firing("Watchdog", "", after(-1))))
+	if a.Stats().Doubt == "" || len(out.of("up_to")) > 0 {
 		t.Errorf("of more truncated groups than can be kept %v are in doubt", a.state.Partial)
 	}
 }

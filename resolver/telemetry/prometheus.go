@@ -169,6 +169,8 @@ func (p *Prometheus) poll(ctx context.Context, out Sink) error {
 	switch oldest := end.Add(-MaxCatchUp); {
 	case p.upTo.IsZero():
 		p.upTo = end.Add(-step)
+	case p.upTo.After(end.Add(step)):
+		return fmt.Errorf("it was read up to %s, which this clock has not reached", p.upTo.Format(time.RFC3339))
 	case p.upTo.Before(oldest):
 		p.cfg.Log.Warn().Str("source", p.cfg.Source.Name).Time("from", p.upTo).Time("to", oldest).Msg("too long ago to catch up with: a gap")
 		p.upTo = oldest

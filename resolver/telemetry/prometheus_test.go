@@ -434,6 +434,23 @@ func TestPrometheusCatchesUp(t *testing.T) {
 	}
 }
 
+func TestPrometheusClockStepsBack(t *testing.T) {
+	w, out := newWorld(t), &recorder{}
+	w.now = after(62)
+	p, err := newProm(w, &memoryCursor{})
+	mustDo(t, err)
+	p.mustPoll(t, out)
+	w.now = after(32)
+	if err := p.turn(t.Context(), out); err == nil || !strings.Contains(err.Error(), "12:01:00Z, which this clock has not reached") {
+		t.Errorf("%v", err)
+	}
+	w.now = after(67)
+	p.mustPoll(t, out)
+	if beats := out.of("up_to"); len(beats) != 2 || !beats[1].Time.Equal(after(65)) {
+		t.Errorf("%+v", beats)
+	}
+}
+
 // A server that fills gaps is not asked to evaluate anything.
 func TestPrometheusLookback(t *testing.T) {
 	for _, tc := range []struct {
