@@ -237,8 +237,8 @@ func (s *Signal) IsOwnHeartbeat() bool {
 }
 
 // checkPrometheusSignal: a query's samples lie on the grid, each up to one step
-// younger than what it tells of. The own heartbeat says that Prometheus
-// answered, not that it scraped, so that it vouches for no silence.
+// later than what it tells of. The own heartbeat says that Prometheus answered,
+// not that it scraped, so that it vouches for no silence.
 func (r *Registry) checkPrometheusSignal(src Source, s Signal) error {
 	beat := r.signals[s.Heartbeat]
 	switch {

@@ -46,7 +46,7 @@ func TestAlertmanager(t *testing.T) {
 	s := newTarget(t)
 	startPrometheus(t, promAddr, s.URL, fmt.Sprintf("rule_files: [%s]\nalerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}\n", rules, amAddr))
 
-	limits := fmt.Sprintf(signalLimits, "alerts")
+	limits := fmt.Sprintf(signalLimits, "alerts", "4s")
 	alert := func(signal, name, kind string) string {
 		return fmt.Sprintf(`{"name":%q,"source":"alerts","unit":"1","kind":%q,"heartbeat":"watchdog","match":{"alertname":%q},`, signal, kind, name) + limits + `}`
 	}
@@ -55,7 +55,7 @@ func TestAlertmanager(t *testing.T) {
 	o.sealed("alerts", time.Now())
 
 	const labels = `"labels":{"instance":"probe","job":"target","severity":"page"}`
-	quiet, _ := o.predict(8*time.Second, `{"signal":"level_high",`+labels+`,"reduce":"count","op":"==","value":0}`, "1m")
+	quiet, _ := o.predict(16*time.Second, `{"signal":"level_high",`+labels+`,"reduce":"count","op":"==","value":0}`, "1m")
 	o.want(quiet, "confirmed")
 	fires, _ := o.predict(60*time.Second, `{"signal":"level_high",`+labels+`,"reduce":"max","op":"==","value":0}`, "1m")
 	ends, _ := o.predict(60*time.Second, `{"signal":"level_high",`+labels+`,"reduce":"min","op":"<=","value":0}`, "1m")
@@ -66,7 +66,7 @@ func TestAlertmanager(t *testing.T) {
 	o.want(ends, "confirmed")
 
 	// Without Alertmanager nothing says that nothing fired.
-	silent, end := o.predict(8*time.Second, `{"signal":"level_high",`+labels+`,"reduce":"count","op":"==","value":0}`, "3s")
+	silent, end := o.predict(16*time.Second, `{"signal":"level_high",`+labels+`,"reduce":"count","op":"==","value":0}`, "3s")
 	s.change(t, 2, func() {})
 	am.kill()
 	o.sealed("host", end.Add(5*time.Second))

@@ -187,7 +187,8 @@ func startPrometheus(t *testing.T, addr, targetURL, more string) *program {
 		"--web.listen-address="+addr, "--query.lookback-delta=999ms", "--rules.alert.resend-delay=1s", "--log.level=warn")
 }
 
-const signalLimits = `"writer":"sensor/%s","interval":"1s","max_staleness":"10s","coverage_floor":0.6,"max_gap":"5s","allowed_lateness":"3s","max_skew":"1s","lo":0,"hi":null`
+// signalLimits leave room for a machine that is busy with other tests.
+const signalLimits = `"writer":"sensor/%s","interval":"%s","max_staleness":"20s","coverage_floor":0.4,"max_gap":"10s","allowed_lateness":"3s","max_skew":"1s","lo":0,"hi":null`
 
 // observed is a running assay whose registry has more sources.
 type observed struct {
@@ -295,7 +296,7 @@ func TestPrometheus(t *testing.T) {
 	s := newTarget(t)
 	addr := freeAddress(t)
 	prom := startPrometheus(t, addr, s.URL, "")
-	limits := fmt.Sprintf(signalLimits, "prom")
+	limits := fmt.Sprintf(signalLimits, "prom", "1s")
 	o := observe(t, `{"name":"prom","kind":"prometheus","url":"http://`+addr+`","step":"1s","query_offset":"2s"}`,
 		`{"name":"prom_up_to","source":"prom","unit":"1","kind":"gauge","heartbeat":"prom_up_to",`+limits+`},`+
 			`{"name":"total","source":"prom","unit":"1","kind":"counter","heartbeat":"prom_up_to","selector":"probe_total","start":"process_start_time_seconds",`+limits+`},`+
@@ -331,10 +332,10 @@ func TestPrometheus(t *testing.T) {
 	}
 
 	// The target is down for longer than any gap may be.
-	gap, _ := o.predict(15*time.Second, levelOK, "4s")
+	gap, _ := o.predict(30*time.Second, levelOK, "4s")
 	high, _ := o.predict(60*time.Second, `{"signal":"worst","reduce":"max","op":"<=","value":60}`, "1m")
 	s.change(t, 2, func() {})
-	s.change(t, 7, func() { s.down = true })
+	s.change(t, 12, func() { s.down = true })
 	s.change(t, 1, func() { s.down = false })
 	o.want(gap, "unresolved coverage_short")
 	s.change(t, 2, func() { s.level = 90 })
@@ -342,8 +343,8 @@ func TestPrometheus(t *testing.T) {
 	s.change(t, 1, func() { s.level = 50 })
 
 	// Prometheus is killed in the middle of a window.
-	waits, end := o.predict(15*time.Second, levelOK, "1h")
-	gives, _ := o.predict(15*time.Second, levelOK, "4s")
+	waits, end := o.predict(20*time.Second, levelOK, "1h")
+	gives, _ := o.predict(20*time.Second, levelOK, "4s")
 	s.change(t, 7, func() {})
 	prom.kill()
 	o.sealed("host", end.Add(6*time.Second))
