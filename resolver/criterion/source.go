@@ -265,6 +265,8 @@ func checkAlert(s Signal) error {
 		return errors.New("/match: missing: the labels that an alert must have")
 	case s.Kind != Event && !s.IsOwnHeartbeat():
 		return errors.New("/kind: an alert is told of when it changes: want event")
+	case s.IsOwnHeartbeat() && s.AllowedLateness == 0:
+		return errors.New("/allowed_lateness: an alert is told of some time after it began, for which heartbeats are held back: want more than 0")
 	}
 	if err := CheckLabels(s.Match); err != nil {
 		return fmt.Errorf("/match: %w", err)

@@ -110,6 +110,10 @@ func TestSourcesRefused(t *testing.T) {
 	if _, err := ParseRegistry([]byte(remote)); err != nil {
 		t.Errorf("plain http that is asked for: %v", err)
 	}
+	hasty := strings.ReplaceAll(sourcedRegistry(), `"allowed_lateness":"30s"`, `"allowed_lateness":"0s"`)
+	if _, err := ParseRegistry([]byte(hasty)); !errors.Is(err, ErrRegistry) || !strings.Contains(err.Error(), "/signals/5/allowed_lateness") {
+		t.Errorf("a Watchdog that vouches at once: %v", err)
+	}
 	var rest []string
 	for line := range strings.Lines(sourcedRegistry()) {
 		if !strings.Contains(line, `"source":"prom"`) || strings.Contains(line, `"name":"prom_up_to"`) {

@@ -41,7 +41,7 @@ type AdapterStats struct {
 	Warnings uint64    `json:"warnings"`       // remarks of the source on its own answers
 	UpTo     time.Time `json:"up_to,omitzero"` // newest heartbeat
 	Error    string    `json:"error,omitzero"` // why the last read or delivery failed; empty once one succeeded
-	Doubt    string    `json:"doubt,omitzero"` // why the heartbeat is withheld; empty while it is not
+	Doubt    string    `json:"doubt,omitzero"` // why heartbeats were withheld; empty once one was sent
 }
 
 // Sink takes an adapter's samples; each carries its stream.

@@ -22,7 +22,8 @@ const (
 	// MaxWebhook is the largest webhook in bytes.
 	MaxWebhook = 4 << 20
 
-	maxRemembered = 1000 // of each kind that alertState holds
+	maxRemembered = 1000  // resolved alerts
+	maxPending    = 10000 // heartbeats
 )
 
 // AlertmanagerConfig is one alertmanager source.
@@ -46,14 +47,19 @@ type AlertmanagerConfig struct {
 // again as 1, so that the two contradict each other and prove nothing.
 //
 // The own heartbeat is the arrival of a firing Watchdog, an alert that always
-// fires. It is withheld while some group's last webhook left alerts out or had
-// one that no sample can stand for.
+// fires. It is sent once the allowed lateness has passed, the time in which an
+// alert of before may still be told of. A webhook that left alerts out, had one
+// that no sample can stand for, was refused or could not be delivered takes with it
+// the heartbeats of the lateness before it: what it should have told happened
+// then. So does the end of this process.
 type Alertmanager struct {
 	tally
 	cfg AlertmanagerConfig
+	own criterion.Signal // the own heartbeat
 
-	mu    sync.Mutex // held from the reading of the state to its saving
-	state alertState
+	mu      sync.Mutex // held while a webhook is taken
+	state   alertState
+	pending []time.Time // heartbeats that wait for the lateness
 }
 
 // alertState outlives the process.
@@ -61,8 +67,6 @@ type alertState struct {
 	V int64 `json:"v"`
 	// Resolved are the newest resolved alerts by stream, with their endsAt.
 	Resolved map[string]time.Time `json:"resolved"`
-	// Partial are the groups whose last webhook was not whole, and why.
-	Partial map[string]string `json:"partial"`
 }
 
 // NewAlertmanager reads where the last run stopped.
@@ -83,10 +87,11 @@ func NewAlertmanager(cfg AlertmanagerConfig) (*Alertmanager, error) {
 	if a.state.Resolved == nil {
 		a.state.Resolved = map[string]time.Time{}
 	}
-	if a.state.Partial == nil {
-		a.state.Partial = map[string]string{}
+	for _, s := range cfg.Signals {
+		if s.IsOwnHeartbeat() {
+			a.own = s
+		}
 	}
-	a.note(func(st *AdapterStats) { st.Doubt = a.state.doubt() })
 	return a, nil
 }
 
@@ -183,23 +188,44 @@ func (a *Alertmanager) Handler(out Sink) http.Handler {
 
 func (a *Alertmanager) refuse(w http.ResponseWriter, status int, err error) {
 	a.note(func(st *AdapterStats) { st.Refused++ })
-	a.cfg.Log.Warn().Err(err).Str("source", a.cfg.Source.Name).Msg("webhook refused")
+	a.mu.Lock()
+	a.void(fmt.Sprintf("a webhook was refused: %v", err))
+	a.mu.Unlock()
 	http.Error(w, err.Error(), status)
 }
 
 func (a *Alertmanager) fail(w http.ResponseWriter, err error) {
 	a.note(func(st *AdapterStats) { st.Failed++; st.Error = err.Error() })
-	a.cfg.Log.Warn().Err(err).Str("source", a.cfg.Source.Name).Msg("webhook not taken; it will be sent again")
+	a.mu.Lock()
+	a.void(fmt.Sprintf("a webhook was not delivered: %v", err))
+	a.mu.Unlock()
 	http.Error(w, "try again", http.StatusServiceUnavailable)
 }
 
-// take sends a webhook's samples. The state changes with what was sent alone;
-// a state that cannot be saved is a failure, and the webhook comes again.
+// void drops the heartbeats that something untold may lie before.
+func (a *Alertmanager) void(why string) {
+	a.pending = a.pending[:a.due()]
+	a.note(func(st *AdapterStats) { st.Doubt = why })
+	a.cfg.Log.Warn().Str("source", a.cfg.Source.Name).Msg("heartbeats withheld: " + why)
+}
+
+// due is how many of the pending heartbeats no alert can come before any more.
+func (a *Alertmanager) due() int {
+	until := a.cfg.Now().Add(-a.own.AllowedLateness)
+	n := slices.IndexFunc(a.pending, func(t time.Time) bool { return t.After(until) })
+	if n < 0 {
+		return len(a.pending)
+	}
+	return n
+}
+
+// take sends a webhook's samples. A state that cannot be saved is a failure,
+// and the webhook comes again.
 func (a *Alertmanager) take(ctx context.Context, out Sink, hook webhook) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.cfg.Now().UTC()
-	next := a.state.clone()
+	next := &alertState{V: a.state.V, Resolved: maps.Clone(a.state.Resolved)}
 	partial := ""
 	if hook.Truncated > 0 {
 		partial = fmt.Sprintf("a webhook left %d alerts of its group out: raise max_alerts", hook.Truncated)
@@ -223,10 +249,15 @@ func (a *Alertmanager) take(ctx context.Context, out Sink, hook webhook) error {
 			}
 		}
 	}
-	next.mark(hook.GroupKey, partial)
-	doubt := next.doubt()
-	if alive && doubt == "" {
-		samples = append(samples, a.heartbeat(now))
+	if alive && partial == "" && len(a.pending) < maxPending {
+		a.pending = append(a.pending, now)
+	}
+	if partial != "" {
+		a.void(partial)
+	}
+	due := a.due()
+	for _, t := range a.pending[:due] {
+		samples = append(samples, a.heartbeat(t))
 	}
 	if len(samples) > 0 {
 		if err := out.Send(ctx, samples); err != nil {
@@ -236,24 +267,18 @@ func (a *Alertmanager) take(ctx context.Context, out Sink, hook webhook) error {
 	if err := a.save(next); err != nil {
 		return err
 	}
-	a.sent(samples, a.own().Name)
-	a.note(func(st *AdapterStats) {
-		if doubt != "" && doubt != st.Doubt {
-			a.cfg.Log.Warn().Str("source", a.cfg.Source.Name).Msg("heartbeat withheld: " + doubt)
-		}
-		st.Doubt = doubt
-	})
+	a.pending = slices.Delete(a.pending, 0, due)
+	a.sent(samples, a.own.Name)
+	if due > 0 {
+		a.note(func(st *AdapterStats) { st.Doubt = "" })
+	}
 	return nil
 }
 
-func (a *Alertmanager) own() criterion.Signal {
-	i := slices.IndexFunc(a.cfg.Signals, func(s criterion.Signal) bool { return s.IsOwnHeartbeat() })
-	return a.cfg.Signals[i]
-}
-
-func (a *Alertmanager) heartbeat(now time.Time) Sample {
-	own := a.own().Name
-	return Sample{Source: a.cfg.Source.Name, Stream: streamOf("alert", own, nil, ""), Seq: alertSeq(now), Signal: own, Time: now, Value: 1}
+func (a *Alertmanager) heartbeat(at time.Time) Sample {
+	return Sample{
+		Source: a.cfg.Source.Name, Stream: streamOf("alert", a.own.Name, nil, ""), Seq: alertSeq(at), Signal: a.own.Name, Time: at, Value: 1,
+	}
 }
 
 // alertSeq leaves room for a resolution at the moment of the start.
@@ -298,36 +323,9 @@ func (a *Alertmanager) samples(s criterion.Signal, al alert, now time.Time, next
 	return []Sample{out}, nil
 }
 
-func (s *alertState) clone() *alertState {
-	return &alertState{V: s.V, Resolved: maps.Clone(s.Resolved), Partial: maps.Clone(s.Partial)}
-}
-
-// mark notes whether the group's last webhook was whole. Of too many groups that
-// were not, one stands for the rest until the state is deleted.
-func (s *alertState) mark(group, partial string) {
-	const rest = "more groups"
-	key := streamOf("group", group, nil, "")
-	switch _, ok := s.Partial[key]; {
-	case partial == "":
-		delete(s.Partial, key)
-	case !ok && len(s.Partial) >= maxRemembered:
-		s.Partial[rest] = partial
-	default:
-		s.Partial[key] = partial
-	}
-}
-
-// doubt says why no heartbeat may be sent; "" if one may.
-func (s *alertState) doubt() string {
-	if len(s.Partial) == 0 {
-		return ""
-	}
-	return s.Partial[slices.Min(slices.Collect(maps.Keys(s.Partial)))]
-}
-
 // save keeps the newest resolutions; nothing is written if nothing changed.
 func (a *Alertmanager) save(next *alertState) error {
-	if maps.Equal(next.Resolved, a.state.Resolved) && maps.Equal(next.Partial, a.state.Partial) {
+	if maps.Equal(next.Resolved, a.state.Resolved) {
 		return nil
 	}
 	if over := len(next.Resolved) - maxRemembered; over > 0 {

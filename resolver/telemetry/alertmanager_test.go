@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,56 +200,103 @@ func TestAlertmanagerSilenceIsNoRecovery(t *testing.T) {
 	}
 }
 
-// While a group's last webhook was not whole no heartbeat vouches for anything.
-func TestAlertmanagerTruncated(t *testing.T) {
+// newLateAlerts holds heartbeats back for a minute.
+func newLateAlerts(t *testing.T, w *world, cur Cursor) *Alertmanager {
+	t.Helper()
+	a, err := newAlerts(w, cur, criterion.Source{})
+	mustDo(t, err)
+	a.own.AllowedLateness = time.Minute
+	return a
+}
+
+// A webhook that is not whole takes the heartbeats of the lateness before it.
+func TestAlertmanagerVoids(t *testing.T) {
 	long := fmt.Sprintf(`,"series":%q`, strings.Repeat("x", 257))
 	for _, tc := range []struct {
 		name   string
 		body   string
-		want   string
-		leftIn int // samples of level
+		answer int
+		want   string // doubt
+		told   int    // samples of level
+		prep   func(*recorder)
 	}{
-		{"truncated", payload("g", 2, firing("Level", "", after(-5))), "left 2 alerts", 1},
-		{"an alert that no sample can stand for", payload("g", 0, firing("Level", long, after(-5)), firing("Level", "", after(-5))), "257 bytes", 1},
-		{"an alert of the future", payload("g", 0, resolved("Level", "", after(-5), after(120))), "ahead", 0},
+		{name: "truncated", body: payload("g", 2, firing("Level", "", after(-5))), answer: 200, want: "left 2 alerts", told: 1},
+		{name: "truncated, with the Watchdog itself", body: payload("g", 2, firing("Watchdog", "", after(-5))), answer: 200, want: "left 2 alerts"},
+		{name: "an alert that no sample can stand for", answer: 200, want: "257 bytes", told: 1,
+			body: payload("g", 0, firing("Level", long, after(-5)), firing("Level", "", after(-5)))},
+		{name: "an alert of the future", body: payload("g", 0, resolved("Level", "", after(-5), after(900))), answer: 200, want: "ahead"},
+		{name: "malformed", body: `{"version":"4"}`, answer: 400, want: "refused"},
+		{name: "too large", body: strings.Repeat(" ", MaxWebhook+1), answer: 413, want: "refused"},
+		{name: "not delivered", body: payload("g", 0, firing("Level", "", after(-5))), answer: 503, want: "no broker",
+			prep: func(r *recorder) { r.err = errors.New("no broker") }},
+		{name: "whole", body: payload("g", 0, firing("Level", "", after(-5))), answer: 200, told: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w, out, cur := newWorld(t), &recorder{}, &memoryCursor{}
-			a, err := newAlerts(w, cur, criterion.Source{})
-			mustDo(t, err)
-			alive := payload("watch", 0, firing("Watchdog", "", after(-900)))
-			beats := func(want int) {
+			w, out := newWorld(t), &recorder{}
+			a := newLateAlerts(t, w, &memoryCursor{})
+			beat := func(sec float64) {
 				t.Helper()
-				w.now = w.now.Add(time.Second)
-				mustPost(t, a.Handler(out), alive)
-				if got := len(out.of("up_to")); got != want {
-					t.Fatalf("%d heartbeats, want %d", got, want)
-				}
+				w.now = after(sec)
+				mustPost(t, a.Handler(out), payload("watch", 0, firing("Watchdog", "", after(-900))))
 			}
-			beats(1)
-			mustPost(t, a.Handler(out), tc.body)
-			if got := len(out.of("level")); got != tc.leftIn {
-				t.Errorf("%d samples, want %d", got, tc.leftIn)
+			for sec := range 11 { // 0, 20 … 200
+				beat(20 * float64(sec))
 			}
-			if st := a.Stats(); !strings.Contains(st.Doubt, tc.want) {
-				t.Errorf("doubt %q, want %q", st.Doubt, tc.want)
+			if tc.prep != nil {
+				tc.prep(out)
 			}
-			beats(1)
-			if a, err = newAlerts(w, cur, criterion.Source{}); err != nil {
-				t.Fatal(err)
+			w.now = after(210)
+			if got := post(a.Handler(out), tc.body); got != tc.answer {
+				t.Fatalf("answered %d, want %d", got, tc.answer)
 			}
-			if a.Stats().Doubt == "" {
-				t.Error("a restart forgets it")
+			if got := a.Stats().Doubt; (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("doubt %q, want %q", got, tc.want)
 			}
-			beats(1)
-			mustPost(t, a.Handler(out), payload("other", 0, firing("Level", "", after(-4))))
-			beats(1)
-			mustPost(t, a.Handler(out), payload("g", 0, firing("Level", "", after(-5))))
-			beats(2)
-			if st := a.Stats(); st.Doubt != "" {
-				t.Errorf("doubt %q", st.Doubt)
+			if got := len(out.of("level")); got != tc.told {
+				t.Errorf("%d samples, want %d", got, tc.told)
+			}
+			for sec := range 5 { // 220 … 300
+				beat(220 + 20*float64(sec))
+			}
+			var got []string
+			for _, s := range out.of("up_to") {
+				got = append(got, fmt.Sprint(s.Time.Sub(conformanceStart).Seconds()))
+			}
+			want := "0 20 40 60 80 100 120 140 220 240"
+			if tc.want == "" {
+				want = "0 20 40 60 80 100 120 140 160 180 200 220 240"
+			}
+			if got := strings.Join(got, " "); got != want {
+				t.Errorf("heartbeats at %s, want %s", got, want)
+			}
+			if st := a.Stats(); st.Doubt != "" || !st.UpTo.Equal(after(240)) {
+				t.Errorf("%+v", st)
 			}
 		})
+	}
+}
+
+// What waits when the process ends is not sent by the next one: webhooks may
+// have been lost in between.
+func TestAlertmanagerRestartVoids(t *testing.T) {
+	w, out, cur := newWorld(t), &recorder{}, &memoryCursor{}
+	watch := payload("watch", 0, firing("Watchdog", "", after(-900)))
+	a := newLateAlerts(t, w, cur)
+	for sec := range 6 {
+		w.now = after(20 * float64(sec))
+		mustPost(t, a.Handler(out), watch)
+	}
+	a = newLateAlerts(t, w, cur)
+	for sec := range 5 {
+		w.now = after(120 + 20*float64(sec))
+		mustPost(t, a.Handler(out), watch)
+	}
+	var got []float64
+	for _, s := range out.of("up_to") {
+		got = append(got, s.Time.Sub(conformanceStart).Seconds())
+	}
+	if want := []float64{0, 20, 40, 120, 140}; !slices.Equal(got, want) {
+		t.Errorf("heartbeats at %v, want %v", got, want)
 	}
 }
 
@@ -258,21 +306,10 @@ func TestAlertmanagerState(t *testing.T) {
 	mustDo(t, err)
 	for i := range maxRemembered {
 		a.state.Resolved[fmt.Sprint("alert", i)] = after(float64(i) / 1000)
-		a.state.mark(fmt.Sprint("g", i), "it was truncated")
 	}
-	mustPost(t, a.Handler(out), payload("one more", 1, resolved("Level", "", after(-100), after(30))))
+	mustPost(t, a.Handler(out), payload("one more", 0, resolved("Level", "", after(-100), after(30))))
 	if _, oldest := a.state.Resolved["alert0"]; oldest || len(a.state.Resolved) != maxRemembered {
 		t.Errorf("%d resolutions are kept, the oldest: %v", len(a.state.Resolved), oldest)
-	}
-	if n := len(a.state.Partial); n != maxRemembered+1 {
-		t.Errorf("%d groups are in doubt", n)
-	}
-	for i := range maxRemembered {
-		a.state.mark(fmt.Sprint("g", i), "")
-	}
-	mustPost(t, a.Handler(out), payload("one more", 0, firing("Watchdog", "", after(-1))))
-	if a.Stats().Doubt == "" || len(out.of("up_to")) > 0 {
-		t.Errorf("of more truncated groups than can be kept %v are in doubt", a.state.Partial)
 	}
 }
 
@@ -388,14 +425,14 @@ func TestAlertmanagerSaveFails(t *testing.T) {
 	cur := &failingCursor{}
 	a, err := newAlerts(w, cur, criterion.Source{})
 	mustDo(t, err)
-	body := payload("g", 1, firing("Level", "", after(-5)))
+	body := payload("g", 0, resolved("Level", "", after(-5), after(-1)))
 	if got := post(a.Handler(out), body); got != http.StatusServiceUnavailable {
 		t.Errorf("answered %d", got)
 	}
 	cur.fine = true
 	mustPost(t, a.Handler(out), body)
-	if a.Stats().Doubt == "" || len(out.of("level")) != 1 {
-		t.Errorf("%+v", a.Stats())
+	if len(out.of("level")) != 1 || len(a.state.Resolved) != 1 {
+		t.Errorf("%+v", a.state)
 	}
 }
 

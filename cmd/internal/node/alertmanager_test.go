@@ -66,8 +66,8 @@ func TestAlertmanager(t *testing.T) {
 	o.want(ends, "confirmed")
 
 	// Without Alertmanager nothing says that nothing fired.
-	silent, end := o.predict(16*time.Second, `{"signal":"level_high",`+labels+`,"reduce":"count","op":"==","value":0}`, "3s")
-	s.change(t, 2, func() {})
+	silent, end := o.predict(24*time.Second, `{"signal":"level_high",`+labels+`,"reduce":"count","op":"==","value":0}`, "3s")
+	s.change(t, 8, func() {})
 	am.kill()
 	o.sealed("host", end.Add(5*time.Second))
 	if at := o.up.Judge.Stats().Watermarks["alerts"]; !at.Before(end) {

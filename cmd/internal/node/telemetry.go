@@ -161,8 +161,12 @@ func (t *Telemetry) StatusOf() *TelemetryStatus {
 // SourceStatus is what a source's adapter counts.
 type SourceStatus = telemetry.AdapterStats
 
-// SourcesOf is the status of each adapter that runs here, by source.
+// SourcesOf is the status of each adapter that runs here, by source; nil where
+// none does.
 func (t *Telemetry) SourcesOf() map[string]SourceStatus {
+	if len(t.adapters) == 0 {
+		return nil
+	}
 	out := make(map[string]SourceStatus, len(t.adapters))
 	for name, a := range t.adapters {
 		out[name] = a.Stats()
