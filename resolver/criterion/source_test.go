@@ -2,6 +2,7 @@ package criterion
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -127,5 +128,20 @@ func TestSourcesRefused(t *testing.T) {
 		`"query":"sum(node_load1)","writer":"sensor/x","interval":"5s","max_staleness":"50s","coverage_floor":0.9,"max_gap":"20s","allowed_lateness":"30s","max_skew":"1s"`, 1)
 	if _, err := ParseRegistry([]byte(skewed)); !errors.Is(err, ErrRegistry) || !strings.Contains(err.Error(), "/signals/3/max_skew") {
 		t.Errorf("a grid coarser than the skew: %v", err)
+	}
+}
+
+// The page's example is a registry.
+func TestDocumentedRegistry(t *testing.T) {
+	page, err := os.ReadFile("../../docs/telemetry.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```json\n")
+	example, _, _ := strings.Cut(rest, "```")
+	example = strings.Replace(example, `,
+   {"name":"alerts","kind":"alertmanager","listen":"127.0.0.1:9095"}`, "", 1) // its signals stand further down
+	if _, err := ParseRegistry([]byte(example)); err != nil {
+		t.Errorf("%v\n%s", err, example)
 	}
 }
