@@ -66,10 +66,11 @@ type book struct {
 	ids     int
 	seq     uint64
 	loads   int
+	dated   bool // segments name their earliest sample, as all do that are sealed today
 	lastEnd time.Time
 }
 
-func newBook(t fataler) *book { return &book{t: t, blobs: make(map[string][]byte)} }
+func newBook(t fataler) *book { return &book{t: t, blobs: make(map[string][]byte), dated: true} }
 
 // Load implements Segments.
 func (b *book) Load(sha string) ([]criterion.Sample, error) {
@@ -134,8 +135,12 @@ func (b *book) seal(when, watermark float64, samples ...criterion.Sample) ledger
 	source := "s"
 	start := b.lastEnd
 	end := at(watermark)
-	for _, s := range samples {
+	var first time.Time
+	for i, s := range samples {
 		source = s.Source
+		if i == 0 || s.Time.Before(first) {
+			first = s.Time
+		}
 		if !s.Time.Before(end) {
 			end = s.Time.Add(1)
 		}
@@ -147,11 +152,16 @@ func (b *book) seal(when, watermark float64, samples ...criterion.Sample) ledger
 		end = start.Add(1)
 	}
 	b.lastEnd = end
+	var earliest *string
+	if b.dated && len(samples) > 0 {
+		text := events.FormatTime(first)
+		earliest = &text
+	}
 	raw := EncodeSegment(source, samples)
 	b.seq++
 	return b.add(when, "resolver/main", &events.TelemetrySealed{
 		Source: source, Start: events.FormatTime(start), End: events.FormatTime(end), First: b.seq, Last: b.seq,
-		Watermark: events.FormatTime(at(watermark)), SHA256: b.put(raw), Samples: int64(len(samples)),
+		Watermark: events.FormatTime(at(watermark)), SHA256: b.put(raw), Samples: int64(len(samples)), Earliest: earliest,
 	})
 }
 

@@ -42,8 +42,8 @@ func TestStates(t *testing.T) {
 			want{Settled, Void, "invalid", 1, "/all/0/signal", "", false}},
 		{"parse fails", strings.Replace(low, `"max"`, `"quantile"`, 1), func(*book) {},
 			want{Settled, Void, "invalid", 1, "/all/0/q", "", false}},
-		{"what this version does not evaluate", strings.Replace(low, `"expires_after"`, `"baseline":{"length":"1m","reduce":"max","op":">=","value":1},"expires_after"`, 1),
-			func(*book) {}, want{Settled, Void, "invalid", 1, "/baseline", "", false}},
+		{"a baseline longer than the cap", strings.Replace(low, `"expires_after"`, `"baseline":{"length":"8d","reduce":"max","op":">=","value":1},"expires_after"`, 1),
+			func(*book) {}, want{Settled, Void, "invalid", 1, "/baseline/length", "", false}},
 		{"no action needed", low, func(*book) {}, want{state: WindowOpen, armed: true}},
 		{"awaiting", killed, func(b *book) { b.tick(300) }, want{state: AwaitingAction}},
 		{"not executed", killed, func(b *book) { b.tick(300); b.tick(301) },
@@ -218,13 +218,6 @@ func TestStates(t *testing.T) {
 			}
 		})
 	}
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 func TestForeknowledge(t *testing.T) {
@@ -470,7 +463,7 @@ func TestCutsAreFirst(t *testing.T) {
 			eager.out = nil
 			for _, p := range eager.preds {
 				if p.state == WindowOpen || p.state == Evaluable {
-					if err := eager.evaluate(p, cut{rec.Seq, rec.RecordedAt}); err != nil {
+					if err := eager.look(p, cut{rec.Seq, rec.RecordedAt}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -71,7 +71,7 @@ func TestSettledPredictionsAreLetGo(t *testing.T) {
 	for seq := 2; seq < 10_000; seq++ {
 		m.forget(add(seq))
 	}
-	if len(m.ages) > 2+minAges+1 || m.oldest() != first {
+	if len(m.ages) > 2+minSweep+1 || m.oldest() != first {
 		t.Errorf("%d predictions are kept; the oldest is %+v", len(m.ages), m.oldest())
 	}
 	m.forget(first)
@@ -254,7 +254,7 @@ func TestStateIsTrustedOnlyAsFarAsTheLedgerBearsItOut(t *testing.T) {
 		"empty":           {state: func([]byte) []byte { return []byte{} }},
 		"cut off":         {state: func(raw []byte) []byte { return raw[:len(raw)-1] }},
 		"a flipped bit":   {state: func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }},
-		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 1"), []byte("state 2"), 1)) }},
+		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 2"), []byte("state 3"), 1)) }},
 		"an unknown field": {state: func(raw []byte) []byte {
 			return reseal(bytes.Replace(raw, []byte(`"rules"`), []byte(`"later":1,"rules"`), 1))
 		}},
