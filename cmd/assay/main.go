@@ -76,6 +76,7 @@ type cli struct {
 	Replay      replayCmd      `cmd:"" help:"Rebuild every view from record 1 and compare the digest."`
 	Snapshot    snapshotCmd    `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`
 	Score       scoreCmd       `cmd:"" help:"Compute the metrics, with their denominators."`
+	Criterion   criterionCmd   `cmd:"" help:"Check a prediction's criterion, or try it on telemetry."`
 	Key         keyCmd         `cmd:"" help:"List and change the key that signs the ledger."`
 	Foreign     foreignCmd     `cmd:"" help:"Deal with messages that the logger did not write."`
 	Witness     witnessCmd     `cmd:"" help:"Cosign the checkpoints of logs, as long as each extends the one before it."`
