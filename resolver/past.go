@@ -216,7 +216,7 @@ func (p *prediction) unshelve() {
 // series of their own. putBack lets go of that.
 func (m *Machine) loadApart(list []*prediction) error {
 	copies := make(map[string]*source)
-	until := make(map[*source]time.Time)
+	var until time.Time
 	missing := make(map[*source][]*series)
 	for _, p := range list {
 		if err := p.parse(); err != nil {
@@ -235,13 +235,13 @@ func (m *Machine) loadApart(list []*prediction) error {
 					missing[src] = append(missing[src], se)
 				}
 			}
-			if p.until.After(until[src]) {
-				until[src] = p.until
-			}
+		}
+		if p.until.After(until) {
+			until = p.until
 		}
 	}
 	for src, list := range missing {
-		if err := src.load(list, until[src], m.cfg.Segments); err != nil {
+		if err := src.load(list, until, m.cfg.Segments); err != nil {
 			return err
 		}
 	}
