@@ -52,8 +52,7 @@ func hostile() []struct{ name, raw, pointer string } {
 }
 
 // Hostile criteria are refused at once: what one costs is bounded by its bytes,
-// whatever it asks for. The dearest is an object in an object 10,000 times over,
-// of which the JSON library keeps the names.
+// whatever it asks for.
 func TestHostileCriteria(t *testing.T) {
 	r := testRegistry(t)
 	for _, tc := range hostile() {
@@ -87,10 +86,10 @@ func TestHostileCriteria(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			check()
 			runtime.ReadMemStats(&after)
-			if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 {
+			if used := after.TotalAlloc - before.TotalAlloc; used > 2<<20 {
 				t.Errorf("%d bytes of memory for a criterion of %d", used, len(tc.raw))
 			}
-			if n := testing.AllocsPerRun(3, func() { check() }); n > 25_000 {
+			if n := testing.AllocsPerRun(3, func() { check() }); n > 2000 {
 				t.Errorf("%v allocations", n)
 			}
 		})
