@@ -108,16 +108,18 @@ func (j *judge) coverage() (seen Seen, silent bool) {
 // shared counts the cells of the span in which both lists have a sample.
 func (j *judge) shared(a, b []int) (n int64) {
 	cell := func(i int) time.Duration { return j.at(i).Time.Sub(j.span.Start) / j.lim.Interval }
-	for len(a) > 0 && len(b) > 0 {
-		ca, cb := cell(a[0]), cell(b[0])
-		if ca == cb {
+	last, other := time.Duration(-1), time.Duration(-1) // cells of the samples read so far
+	for _, i := range a {
+		c := cell(i)
+		if c == last {
+			continue
+		}
+		last = c
+		for ; other < c && len(b) > 0; b = b[1:] {
+			other = cell(b[0])
+		}
+		if other == c {
 			n++
-		}
-		for ca <= cb && len(a) > 0 && cell(a[0]) == ca {
-			a = a[1:]
-		}
-		for cb <= ca && len(b) > 0 && cell(b[0]) == cb {
-			b = b[1:]
 		}
 	}
 	return n

@@ -44,6 +44,9 @@ func baseRate(in AttributionInput) *BaseRate {
 	if len(in.Criterion.Any) > 0 {
 		p.combine = Or
 	}
+	if len(p.clauses) == 0 {
+		return nil
+	}
 	for _, clause := range p.clauses {
 		lim, ok := LimitsOf(in.Criterion, clause, in.Registry)
 		if !ok || !lim.fit(in.Window) {
