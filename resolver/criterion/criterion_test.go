@@ -219,22 +219,25 @@ func TestLintOfSeveralClauses(t *testing.T) {
 		"/coverage/interval", "/coverage/min", "/coverage/heartbeat", "/coverage/interval", "/coverage/min", "/max_skew", "/coverage/interval", "/coverage/min")
 }
 
-// The caps hold for each clause, for the baseline, and for all together.
+// The caps hold for each clause and for all together, in the window and in the
+// baseline.
 func TestLintOfCells(t *testing.T) {
 	clause := Clause{Signal: "alone", Reduce: ReduceMax, Op: OpLE, Value: 1}
 	ms := time.Millisecond
 	c := Criterion{Window: Window{Anchor: AnchorRecorded, Length: MaxSamples * ms}, All: []Clause{clause}, Coverage: Coverage{Interval: &ms}, ExpiresAfter: time.Hour}
+	c.Baseline = &Baseline{Length: MaxSamples * ms, Reduce: ReduceMax, Op: OpGT, Value: 1}
 	checkFaults(t, c)
 	c.Window.Length++
 	checkFaults(t, c, "/window/length")
-	c.Window.Length, c.Baseline = MaxSamples/2*ms, &Baseline{Length: MaxSamples / 2 * ms, Reduce: ReduceMax, Op: OpGT, Value: 1}
+	c.Baseline.Length = MaxWindow
+	checkFaults(t, c, "/window/length", "/baseline/length")
+	c.Window.Length, c.Baseline.Length, c.All = MaxSamples/2*ms, MaxSamples/2*ms, []Clause{clause, clause}
 	checkFaults(t, c)
-	c.All = []Clause{clause, clause}
+	c.Window.Length++
 	checkFaults(t, c, "/window/length")
-	c.All, c.Baseline.Length = []Clause{clause}, MaxWindow
-	checkFaults(t, c, "/baseline/length")
-	c.All = []Clause{clause, clause}
-	c.Window.Length = MaxWindow
+	c.Baseline.Length++
+	checkFaults(t, c, "/window/length", "/baseline/length")
+	c.Window.Length, c.Baseline.Length = MaxWindow, MaxWindow
 	checkFaults(t, c, "/window/length", "/window/length", "/baseline/length", "/baseline/length")
 }
 

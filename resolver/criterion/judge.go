@@ -15,7 +15,7 @@ type judge struct {
 	span   Span
 	closed bool
 
-	near    []int // of own, within reach of the span
+	near    []int // of own, those that the reducer may look at
 	covered bool
 	enough  bool // min_samples is reached
 }
@@ -36,12 +36,12 @@ func (s *series) evaluate(clause Clause, span Span, closed bool) ClauseResult {
 
 // decide is evaluate without the evidence.
 func (s *series) decide(clause Clause, span Span, closed bool) (ClauseResult, *judge, reduced) {
-	reach := s.lim.reach(clause, span)
-	j := &judge{series: s, clause: clause, op: clause.Op, value: clause.Value, span: span, closed: closed, near: s.within(s.own, reach)}
+	near := s.lim.near(clause, span)
+	j := &judge{series: s, clause: clause, op: clause.Op, value: clause.Value, span: span, closed: closed, near: s.within(s.own, near)}
 	if clause.HoldFor > 0 {
 		j.op, j.value = OpGE, clause.HoldFor.Seconds()
 	}
-	res := ClauseResult{Witness: -1, Conflicts: s.clashesIn(reach)}
+	res := ClauseResult{Witness: -1, Conflicts: s.clashesIn(s.lim.Reach(span), near)}
 	var silent bool
 	res.Seen, silent = j.coverage()
 	j.covered = res.Seen.Ratio >= s.lim.Min && res.Seen.MaxGap <= s.lim.MaxGap

@@ -10,7 +10,7 @@ const (
 	// takes some, evenly.
 	maxStarts = 4096
 	// maxPlaceboWork bounds starting points times the samples that each looks at.
-	maxPlaceboWork = 1 << 23
+	maxPlaceboWork = 1 << 22
 )
 
 // BaseRate is how often the criterion comes true without any action.

@@ -113,11 +113,12 @@ func (s *series) rising(all []int) bool {
 	return true
 }
 
-// clashesIn are the clashes of which a span has two samples or more.
-func (s *series) clashesIn(span Span) [][]int {
+// clashesIn are the clashes of samples within reach, of which near has one at
+// least.
+func (s *series) clashesIn(reach, near Span) [][]int {
 	var out [][]int
 	for _, group := range s.clashes {
-		if in := s.within(group, span); len(in) > 1 {
+		if in := s.within(group, reach); len(in) > 1 && len(s.within(in, near)) > 0 {
 			out = append(out, in)
 		}
 	}
