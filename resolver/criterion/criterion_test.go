@@ -3,6 +3,8 @@ package criterion
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -110,6 +112,25 @@ func TestParseFaults(t *testing.T) {
 	mustParse(t, valid)
 	mustParse(t, strings.Replace(valid, `"value":1`, `"value":1,"hold_for":null,"min_samples":2e1`, 1))
 	mustParse(t, "\n\t"+strings.ReplaceAll(valid, ",", ",\r\n "))
+}
+
+// What the documentation shows is a criterion, and a sample.
+func TestDocumentedExamples(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "criteria.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```json\n")
+	raw, rest, found := strings.Cut(rest, "```")
+	c := mustParse(t, raw)
+	if !found || c.Baseline == nil || len(c.Controls) != 1 || len(c.All) != 1 {
+		t.Errorf("%+v", c)
+	}
+	_, sample, found := strings.Cut(rest, "```\n{\"source\"")
+	sample, _, _ = strings.Cut(`{"source"`+sample, "\n")
+	if s, err := ParseSample("", "", []byte(sample)); err != nil || !found || s.Source != "host" || s.Start.IsZero() {
+		t.Errorf("%+v, %v", s, err)
+	}
 }
 
 func TestParseDuration(t *testing.T) {

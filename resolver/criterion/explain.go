@@ -209,7 +209,11 @@ func (c *ClauseExplanation) write(w io.Writer, indent string) {
 		unit = " s, the longest run"
 	}
 	line("range", "%s%s", c.Range, unit)
-	line("samples", "%d, at least %d to show an absence", c.Samples, c.MinSamples)
+	least := ""
+	if c.MinSamples > 0 {
+		least = fmt.Sprintf(", at least %d to show an absence", c.MinSamples)
+	}
+	line("samples", "%d%s", c.Samples, least)
 	line("coverage", "%d of %d cells of %v: %.4g, at least %g", c.Coverage.Occupied, c.Coverage.Cells, seconds(c.Coverage.Interval), c.Coverage.Ratio, c.Coverage.Min)
 	line("longest gap", "%v from %s to %s, at most %v", seconds(c.Gap.Seconds), stamp(c.Gap.Start), stamp(c.Gap.End), seconds(c.Gap.Max))
 	if c.Witness != nil {
