@@ -31,6 +31,16 @@ func TestStates(t *testing.T) {
 		foreknown string // "" is none
 		armed     bool
 	}
+	both := strings.Replace(low, `"value":60}`, `"value":60},{"signal":"heat","reduce":"max","op":"<=","value":60}`, 1)
+	either := strings.Replace(both, `"all"`, `"any"`, 1)
+	proven := strings.Replace(killed, `"expires_after"`, `"baseline":{"length":"30s","reduce":"max","op":">","value":60},"expires_after"`, 1)
+	heats := func(from, to, value float64) (out []criterion.Sample) {
+		for s := from; s < to; s += 10 {
+			out = append(out, sample("heat", s, value))
+			out[len(out)-1].Source = "hot"
+		}
+		return out
+	}
 	silentGPU := strings.Replace(low, `"level"`, `"gpu_temperature_celsius"`, 1)
 	for _, tc := range []struct {
 		name      string
@@ -42,7 +52,7 @@ func TestStates(t *testing.T) {
 			want{Settled, Void, "invalid", 1, "/all/0/signal", "", false}},
 		{"parse fails", strings.Replace(low, `"max"`, `"quantile"`, 1), func(*book) {},
 			want{Settled, Void, "invalid", 1, "/all/0/q", "", false}},
-		{"a baseline over the cap", strings.Replace(low, `"expires_after"`, `"baseline":{"length":"8d","reduce":"max","op":">=","value":1},"expires_after"`, 1),
+		{"a baseline longer than the cap", strings.Replace(low, `"expires_after"`, `"baseline":{"length":"8d","reduce":"max","op":">=","value":1},"expires_after"`, 1),
 			func(*book) {}, want{Settled, Void, "invalid", 1, "/baseline/length", "", false}},
 		{"no action needed", low, func(*book) {}, want{state: WindowOpen, armed: true}},
 		{"awaiting", killed, func(b *book) { b.tick(300) }, want{state: AwaitingAction}},
@@ -177,6 +187,63 @@ func TestStates(t *testing.T) {
 			b.tick(301)
 			b.tool(20, "dispatcher/main", "kill", "9", "ok", 20)
 		}, want{Settled, Void, "not_executed", 2, "", "", false}},
+		{"two sources: both are waited for", both, func(b *book) {
+			b.seal(61, 60, ticks(5, 60, 1)...)
+			b.seal(70, 69)
+			b.sealOf("hot", 71, 64, heats(5, 60, 1)...)
+			b.tick(72)
+		}, want{state: WindowOpen, armed: true}},
+		{"two sources: the last one closes it", both, func(b *book) {
+			b.seal(61, 60, ticks(5, 60, 1)...)
+			b.sealOf("hot", 71, 65, heats(5, 60, 1)...)
+			b.seal(72, 64)
+			b.seal(73, 65)
+		}, want{Settled, Confirmed, "", 5, "", "", true}},
+		{"two sources: a witness of one refutes all", both, func(b *book) {
+			b.sealOf("hot", 21, 20, heats(5, 20, 99)...)
+		}, want{Settled, Refuted, "", 2, "", "", true}},
+		{"two sources: a witness of one does not refute any", either, func(b *book) {
+			b.sealOf("hot", 21, 20, heats(5, 20, 99)...)
+			b.seal(31, 30, ticks(5, 30, 1)...)
+		}, want{state: WindowOpen, armed: true}},
+		{"two sources: witnesses of both refute any", either, func(b *book) {
+			b.sealOf("hot", 21, 20, heats(5, 20, 99)...)
+			b.seal(31, 30, ticks(5, 30, 99)...)
+		}, want{Settled, Refuted, "", 3, "", "", true}},
+		{"two sources: of two reasons the first listed", both, func(b *book) {
+			b.seal(66, 65, ticks(5, 20, 1)...)
+			b.tick(700)
+		}, want{Settled, Unresolved, "coverage_short", 3, "", "", true}},
+		{"a baseline that shows the symptom", proven, func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 99)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(92, 91, ticks(35, 92, 1)...)
+			b.seal(98, 97)
+		}, want{Settled, Confirmed, "", 5, "", "", true}},
+		{"a baseline that does not blocks confirmation", proven, func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 1)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(98, 97, ticks(35, 92, 1)...)
+			b.tick(800)
+		}, want{Settled, Unresolved, "sensor_unproven", 5, "", "", true}},
+		{"and nothing else", proven, func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 1)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(41, 40, ticks(35, 40, 99)...)
+		}, want{Settled, Refuted, "", 4, "", "", true}},
+		{"a baseline's late sample", proven, func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 1)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(98, 97, ticks(35, 92, 1)...)
+			b.seal(99, 98, sample("level", 16, 99))
+		}, want{Settled, Confirmed, "", 5, "", "", true}},
+		{"a witness waits for the baseline's lateness", strings.Replace(strings.Replace(proven, `"max","op":"<="`, `"min","op":"<="`, 1), `"max","op":">"`, `"avg","op":">"`, 1), func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 99)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(36, 24, ticks(35, 40, 1)...) // the witness: it is at most 60 at 35 s
+			b.seal(37, 24.9)
+			b.seal(38, 25) // the action started at 20 s, and 5 s of lateness
+		}, want{Settled, Confirmed, "", 6, "", "", true}},
 		{"forged segments have no effect", low, func(b *book) {
 			b.seal(11, 10, ticks(5, 10, 99)...)
 			body := strings.Replace(string(b.bodies[1]), `"resolver/main"`, `"agent/piper"`, 1)
@@ -220,13 +287,6 @@ func TestStates(t *testing.T) {
 	}
 }
 
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 func TestForeknowledge(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -261,6 +321,29 @@ func TestForeknowledge(t *testing.T) {
 			b.tool(64, "dispatcher/main", "kill", "9", "ok", -12)
 			b.seal(71, 70)
 		}, "knowable", 4},
+		{"of two sources, by what one had in", func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 99)...)
+			b.predict(40, "p", strings.Replace(killed, `"value":60}`, `"value":60},{"signal":"heat","reduce":"max","op":"<=","value":60}`, 1))
+			b.tool(41, "dispatcher/main", "kill", "9", "ok", -8)
+		}, "known", 3},
+		{"of two sources, one not sealed yet", func(b *book) {
+			b.seal(61, 60, ticks(5, 60, 1)...)
+			b.seal(71, 70)
+			b.predict(80, "p", strings.Replace(killed, `"value":60}`, `"value":60},{"signal":"heat","reduce":"max","op":"<=","value":60}`, 1))
+			b.tool(81, "dispatcher/main", "kill", "9", "ok", -12)
+			var late []criterion.Sample
+			for s := 5.0; s < 60; s += 10 {
+				late = append(late, sample("heat", s, 1))
+				late[len(late)-1].Source = "hot"
+			}
+			b.sealOf("hot", 90, 89, late...)
+		}, "knowable", 5},
+		{"whatever its baseline", func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 1)...)
+			b.predict(40, "p", strings.NewReplacer(`"op":"<=","value":60}`, `"op":">=","value":1}`, `"expires_after"`, `"baseline":{"length":"30s","reduce":"min","op":"<","value":1},"expires_after"`).Replace(killed))
+			b.tool(41, "dispatcher/main", "kill", "9", "ok", -8)
+			b.seal(50, 49, sample("level", -11, 0.5))
+		}, "known", 4},
 		{"a promise", func(b *book) {
 			b.predict(0, "p", killed)
 			b.tool(1, "dispatcher/main", "kill", "9", "ok", 1)
@@ -385,7 +468,14 @@ func genBook(t *rapid.T) *book {
 		strings.Replace(low, `"level","reduce":"max","op":"<=","value":60`, `"total","reduce":"increase","op":"==","value":0`, 1),
 		strings.Replace(low, `"level","reduce":"max","op":"<=","value":60`, `"happening","reduce":"count","op":"<","value":2`, 1),
 		strings.Replace(low, `"value":60`, `"value":60,"hold_for":"20s"`, 1), strings.Replace(low, `"level"`, `"nothing"`, 1),
+		strings.Replace(low, `"value":60}`, `"value":60},{"signal":"happening","reduce":"count","op":"<","value":3}`, 1),
+		strings.Replace(low, `"value":60}`, `"value":60},{"signal":"heat","reduce":"max","op":"<=","value":61}`, 1),
+		strings.Replace(strings.Replace(low, `"value":60}`, `"value":50},{"signal":"heat","reduce":"min","op":"<","value":55}`, 1), `"all"`, `"any"`, 1),
+		strings.Replace(killed, `"expires_after"`, `"baseline":{"length":"1m","reduce":"max","op":">","value":58},"expires_after"`, 1),
+		strings.Replace(low, `"expires_after"`, `"baseline":{"length":"1m","reduce":"avg","op":">","value":55},"expires_after"`, 1),
+		strings.Replace(killed, `"expires_after"`, `"controls":[{"labels":{"unit":"y"}}],"expires_after"`, 1),
 	}
+	var sent []criterion.Sample
 	now, mark := 0.0, 0.0
 	var steps []ledger.Seq
 	for i := range rapid.IntRange(5, 60).Draw(t, "records") {
@@ -404,16 +494,36 @@ func genBook(t *rapid.T) *book {
 				b.add(now, "operator/main", &events.ClockConfirmed{SteppedSeq: uint64(rapid.SampledFrom(steps).Draw(t, "confirmed"))})
 			}
 		case 6:
-			now += 500
+			now += rapid.SampledFrom([]float64{100, 500, 500, 500, 4 * 24 * 3600}).Draw(t, "idle")
 			b.tick(now)
+		case 7:
+			b.report(now, "operator/main", fmt.Sprint("p", rapid.IntRange(0, i).Draw(t, "reported")), rapid.SampledFrom([]string{Confirmed, Refuted}).Draw(t, "said"))
 		default:
 			mark = max(mark, now-float64(rapid.IntRange(-5, 20).Draw(t, "behind")))
+			source := rapid.SampledFrom([]string{"s", "s", "s", "hot"}).Draw(t, "source")
+			signals := map[string][]string{"s": {"beat", "level", "total", "happening"}, "hot": {"heat"}}[source]
 			var list []criterion.Sample
 			for range rapid.IntRange(0, 8).Draw(t, "samples") {
-				list = append(list, sample(rapid.SampledFrom([]string{"beat", "level", "total", "happening"}).Draw(t, "signal"),
-					now-float64(rapid.IntRange(0, 80).Draw(t, "age")), float64(rapid.IntRange(50, 62).Draw(t, "value"))))
+				s := sample(rapid.SampledFrom(signals).Draw(t, "signal"),
+					now-float64(rapid.IntRange(0, 80).Draw(t, "age")), float64(rapid.IntRange(50, 62).Draw(t, "value")))
+				if s.Source = source; s.Signal == "level" && rapid.IntRange(0, 3).Draw(t, "peer") == 0 {
+					s.Labels = map[string]string{"unit": "y"}
+				}
+				list = append(list, s)
 			}
-			b.seal(now, mark, list...)
+			if len(sent) > 0 && rapid.IntRange(0, 3).Draw(t, "again") == 0 {
+				// Sent again, now and then with other content, long after it was first.
+				s := rapid.SampledFrom(sent).Draw(t, "repeat")
+				if rapid.IntRange(0, 2).Draw(t, "changed") == 0 {
+					s.Value++
+				}
+				if s.Source == source {
+					list = append(list, s)
+				}
+			}
+			sent = append(sent, list...)
+			b.dated = rapid.IntRange(0, 4).Draw(t, "dated") > 0
+			b.sealOf(source, now, mark, list...)
 		}
 	}
 	return b
@@ -448,8 +558,8 @@ func TestRestartEmitsTheSame(t *testing.T) {
 	})
 }
 
-// The screen and the lazy loading must not move a cut: a machine that evaluates
-// every watched prediction at every record finds the same.
+// Screens, lazy loading and shelves must not move a cut: a machine that evaluates
+// every prediction, settled ones too, at every record finds the same.
 func TestCutsAreFirst(t *testing.T) {
 	r := testRegistry(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -470,7 +580,14 @@ func TestCutsAreFirst(t *testing.T) {
 			eager.out = nil
 			for _, p := range eager.preds {
 				if p.state == WindowOpen || p.state == Evaluable {
-					if err := eager.evaluate(p, cut{rec.Seq, rec.RecordedAt}); err != nil {
+					if err := eager.look(p, cut{rec.Seq, rec.RecordedAt}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for _, p := range eager.past {
+				if p.shelved || p.ruling.verdict == Unresolved {
+					if err := eager.lookAt(map[*prediction]bool{p: true}, cut{rec.Seq, rec.RecordedAt}); err != nil {
 						t.Fatal(err)
 					}
 				}
