@@ -206,13 +206,13 @@ type Journal struct {
 	signals []criterion.Signal
 	beats   map[string]bool
 	own     *criterion.Signal // the heartbeat that any entry is, nil for none
-	spacing time.Duration     // between two of it
+	spacing time.Duration     // between two marks of how far it was read
 	limit   time.Duration     // how late journald tells of suppressed messages
 	reach   time.Duration     // longer than any max_gap
 
 	last   map[string]uint64 // newest number by journal
 	prev   time.Time         // of the entry before
-	mark   time.Time         // of the newest own heartbeat
+	mark   time.Time         // the newest
 	until  time.Time
 	held   []heldEntry
 	cursor string // everything up to it is vouched for
@@ -240,8 +240,11 @@ func NewJournal(src criterion.Source, signals []criterion.Signal, from JournalSt
 	for _, s := range signals {
 		j.beats[s.Heartbeat] = true
 		j.reach = max(j.reach, s.MaxGap+1)
+		if s.IsOwnHeartbeat() {
+			j.spacing = s.Interval / 4
+		}
 		if len(s.Match) == 0 {
-			j.own, j.spacing = &s, s.Interval/4
+			j.own = &s
 			continue
 		}
 		j.signals = append(j.signals, s)

@@ -292,46 +292,36 @@ func TestNoAbsenceAcrossAGap(t *testing.T) {
 			for i, e := range entries {
 				lines[i] = e.line(t)
 			}
-			clock := func(i int) time.Time {
-				if e := entries[i]; e.time.Sub(journalStart) < n*time.Second {
-					return e.time
-				}
-				return journalStart.Add(at * time.Second)
-			}
-			for k := 0; k < len(entries); k += 3 { // the reader starts again after k entries
-				j := mustJournal(t, JournalState{})
-				var samples []Sample
-				add := func(from int) {
-					for i := from; i < len(lines); i++ {
-						if from == 0 && i == k {
-							return
-						}
-						got, err := j.Add(lines[i], clock(i))
-						if err != nil {
-							t.Fatal(err)
-						}
-						samples = append(samples, got...)
-					}
-				}
-				add(0)
-				resume := 0
-				for i, e := range entries {
-					if cursorOf(t, lines[i]) == j.State().Cursor && e.seq > 0 {
-						resume = i + 1
-					}
-				}
-				j = mustJournal(t, j.State())
-				for i := resume; i < len(lines); i++ {
-					got, err := j.Add(lines[i], clock(i))
-					if err != nil {
-						t.Fatal(err)
-					}
-					samples = append(samples, got...)
-				}
-				checkAbsence(t, reg, samples, journalStart.Add(c.lost), k)
+			for k := 0; k < len(entries); k += 3 {
+				checkAbsence(t, reg, startedAgain(t, entries, lines, k), journalStart.Add(c.lost), k)
 			}
 		})
 	}
+}
+
+// startedAgain reads the lines with a reader that is replaced after k of them.
+func startedAgain(t *testing.T, entries []testEntry, lines [][]byte, k int) []Sample {
+	t.Helper()
+	var samples []Sample
+	read := func(j *Journal, from, to int) {
+		for i := from; i < to; i++ {
+			now := entries[i].time
+			if now.Sub(journalStart) >= time.Hour { // dated ahead
+				now = now.Add(-time.Hour)
+			}
+			got, err := j.Add(lines[i], now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			samples = append(samples, got...)
+		}
+	}
+	first := mustJournal(t, JournalState{})
+	read(first, 0, k)
+	state := first.State()
+	resume := 1 + slices.IndexFunc(lines, func(line []byte) bool { return cursorOf(t, line) == state.Cursor })
+	read(mustJournal(t, state), resume, len(lines))
+	return samples
 }
 
 func cursorOf(t testing.TB, line []byte) string {

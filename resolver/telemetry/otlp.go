@@ -26,7 +26,7 @@ import (
 
 const (
 	// MaxOTLPBody is the largest request in bytes, also after decompression.
-	MaxOTLPBody = 4 << 20
+	MaxOTLPBody = 2 << 20
 
 	otlpRetryAfter = time.Second
 
