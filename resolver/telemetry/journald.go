@@ -3,6 +3,7 @@ package telemetry
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,9 @@ const (
 	journalMaxPause  = 30 * time.Second
 	journalStopGrace = 2 * time.Second
 )
+
+// errEnded means a journalctl that ended without saying why.
+var errEnded = errors.New("journalctl ended")
 
 // JournaldConfig is one journald source.
 type JournaldConfig struct {
@@ -101,7 +105,7 @@ func (d *Journald) Run(ctx context.Context, out Sink) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		d.failed(err, "journalctl ended; it is started again")
+		d.failed(cmp.Or(err, errEnded), "the journal is read again")
 		if d.journal.Read() != before {
 			pause = journalMinPause
 		}
@@ -224,6 +228,7 @@ func (d *Journald) skip(in *bufio.Reader) error {
 func (d *Journald) add(line []byte) []Sample {
 	samples, err := d.journal.Add(line, d.cfg.Now())
 	d.note(func(st *AdapterStats) {
+		st.Error = ""
 		if err != nil {
 			st.Refused++
 		}
@@ -240,6 +245,7 @@ func (d *Journald) send(ctx context.Context, samples []Sample, out Sink, end boo
 		err := out.Send(ctx, samples)
 		if err == nil {
 			d.sent(samples, d.own)
+			d.note(func(st *AdapterStats) { st.Error = "" })
 			break
 		}
 		if ctx.Err() != nil {
@@ -277,9 +283,6 @@ func (d *Journald) save() error {
 }
 
 func (d *Journald) failed(err error, what string) {
-	if err == nil {
-		err = io.EOF
-	}
 	d.note(func(st *AdapterStats) { st.Failed++; st.Error = err.Error() })
 	d.cfg.Log.Warn().Err(err).Str("source", d.cfg.Source.Name).Msg(what)
 }

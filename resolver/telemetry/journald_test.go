@@ -134,7 +134,7 @@ func TestJournaldWaitsForTheBroker(t *testing.T) {
 	d, err := newJournald(w, cur, &input)
 	mustDo(t, err)
 	mustDo(t, d.Run(t.Context(), out))
-	if len(out.of("up_to")) != 23 || d.Stats().Failed != 1 || cur.raw == nil {
+	if len(out.of("up_to")) != 23 || d.Stats().Failed != 1 || d.Stats().Error != "" || cur.raw == nil {
 		t.Errorf("%d heartbeats, %+v, saved %s", len(out.of("up_to")), d.Stats(), cur.raw)
 	}
 }

@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -80,7 +79,14 @@ func (o *OTLP) Handler(out Sink) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/v1/metrics", o.receive(out, o.metrics))
 	mux.Handle("/v1/logs", o.receive(out, o.logs))
-	return door(o.cfg.Source, MaxOTLPBody, mux)
+	refuse := func(w http.ResponseWriter, r *http.Request, code int, why string) {
+		c, _ := codecOf(r)
+		o.refuse(w, c, refusal{code: code, cause: errors.New(why)})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, http.StatusNotFound, "want /v1/metrics or /v1/logs")
+	})
+	return door(o.cfg.Source, MaxOTLPBody, refuse, mux)
 }
 
 // codec is one of the two encodings.
@@ -155,14 +161,11 @@ type take func(codec, []byte) (otlpYield, message, error)
 
 func (o *OTLP) receive(out Sink, take take) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := codec{contentType: jsonType, isJSON: true}
-		answer, err := func() ([]byte, error) {
-			var err error
-			if c, err = codecOf(r); err != nil {
-				return nil, err
-			}
-			return o.exchange(r, c, out, take)
-		}()
+		c, err := codecOf(r)
+		var answer []byte
+		if err == nil {
+			answer, err = o.exchange(r, c, out, take)
+		}
 		if err != nil {
 			o.refuse(w, c, err)
 			return
@@ -172,6 +175,7 @@ func (o *OTLP) receive(out Sink, take take) http.Handler {
 	})
 }
 
+// codecOf is that of the request, and JSON beside an error.
 func codecOf(r *http.Request) (codec, error) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -207,6 +211,7 @@ func (o *OTLP) exchange(r *http.Request, c codec, out Sink, take take) ([]byte, 
 		}
 	}
 	o.sent(y.samples, o.own)
+	o.note(func(st *AdapterStats) { st.Error = "" })
 	return c.marshal(resp)
 }
 
@@ -250,6 +255,7 @@ func (o *OTLP) refuse(w http.ResponseWriter, c codec, err error) {
 	o.note(func(st *AdapterStats) {
 		if r.retry {
 			st.Failed++
+			st.Error = r.cause.Error()
 		} else {
 			st.Refused++
 		}
@@ -266,7 +272,7 @@ func (o *OTLP) refuse(w http.ResponseWriter, c codec, err error) {
 	if err != nil { // a message that is no UTF-8
 		body = nil
 	}
-	w.Header().Set("Content-Type", cmp.Or(c.contentType, jsonType))
+	w.Header().Set("Content-Type", c.contentType)
 	w.WriteHeader(r.code)
 	_, _ = w.Write(body)
 }

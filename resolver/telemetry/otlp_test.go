@@ -10,6 +10,8 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -425,9 +427,6 @@ func TestOTLPOverHTTP(t *testing.T) {
 				t.Fatalf("status %d with %d samples, want %d with %d: %q", resp.StatusCode, len(out.samples), c.status, c.samples, body)
 			}
 			isJSON := !strings.HasPrefix(c.contentType, protobufType)
-			if c.status == 404 {
-				return
-			}
 			if got := resp.Header.Get("Content-Type"); (got == jsonType) != isJSON {
 				t.Errorf("Content-Type %q", got)
 			}
@@ -468,6 +467,42 @@ func checkStatus(t *testing.T, body []byte, isJSON bool) {
 	}
 	if err != nil || status.Message == "" {
 		t.Errorf("no Status: %q: %v", body, err)
+	}
+}
+
+// Who has no token, is a browser or asks for something else is told so in the
+// protocol's own words.
+func TestOTLPDoor(t *testing.T) {
+	reg := otlpRegistry(t, "gauge", `"metric":"m"`)
+	src := reg.Source("app")
+	src.TokenFile = filepath.Join(t.TempDir(), "token")
+	mustDo(t, os.WriteFile(src.TokenFile, []byte("secret\n"), 0o600))
+	h := NewOTLP(OTLPConfig{Source: src, Signals: reg.SignalsOf("app"), Log: zerolog.Nop()}).Handler(&recorder{})
+	for _, c := range []struct {
+		method, token, origin string
+		status                int
+	}{
+		{http.MethodPost, "Bearer secret", "", http.StatusOK},
+		{http.MethodPost, "", "", http.StatusUnauthorized},
+		{http.MethodPost, "Bearer secrets", "", http.StatusUnauthorized},
+		{http.MethodGet, "Bearer secret", "", http.StatusMethodNotAllowed},
+		{http.MethodPost, "Bearer secret", "https://example.com", http.StatusForbidden},
+	} {
+		req := httptest.NewRequest(c.method, "/v1/metrics", nil)
+		req.Header.Set("Content-Type", protobufType)
+		for k, v := range map[string]string{"Authorization": c.token, "Origin": c.origin} {
+			if v != "" {
+				req.Header.Set(k, v)
+			}
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		if w.Code != c.status || w.Header().Get("Content-Type") != protobufType {
+			t.Errorf("%+v: %d %q", c, w.Code, w.Body)
+		}
+		if c.status != http.StatusOK {
+			checkStatus(t, w.Body.Bytes(), false)
+		}
 	}
 }
 
