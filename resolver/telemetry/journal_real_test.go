@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,10 +51,11 @@ func (f *follower) run(what string, until func(*Journald) bool) *Journald {
 	ctx, cancel := context.WithCancel(f.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx, f.out) }()
-	for deadline := time.Now().Add(30 * time.Second); !until(d); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); !until(d); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			f.t.Errorf("waited in vain: %s; %+v", what, d.Stats())
-			break
+			cancel()
+			<-ended
+			f.t.Fatalf("waited in vain: %s; %+v", what, d.Stats())
 		}
 	}
 	cancel()
@@ -141,9 +143,10 @@ func TestJournaldOverTwoBoots(t *testing.T) {
 
 // journald is one that runs for the test alone, with directories of its own.
 type journald struct {
-	t    *testing.T
-	base string
-	cmd  *exec.Cmd
+	t       *testing.T
+	base    string
+	cmd     *exec.Cmd
+	loggers map[string]saying // by control group
 }
 
 // journaldScript puts the test's directories over those of the host, where
@@ -164,30 +167,25 @@ func startJournald(t *testing.T) *journald {
 	if _, err := os.Stat("/lib/systemd/systemd-journald"); err != nil {
 		t.Skip("SKIPPED: there is no systemd-journald here (Debian package systemd)")
 	}
-	j := &journald{t: t, base: t.TempDir()}
+	j := &journald{t: t, base: t.TempDir(), loggers: map[string]saying{}}
 	for _, dir := range []string{"log", "run/journal"} {
 		mustDo(t, os.MkdirAll(filepath.Join(j.base, dir), 0o755))
 	}
 	mustDo(t, os.WriteFile(filepath.Join(j.base, "journald.conf"),
 		[]byte("[Journal]\nStorage=volatile\nRateLimitIntervalSec=1s\nRateLimitBurst=20\nReadKMsg=no\nAudit=no\n"), 0o644))
 	j.start()
-	t.Cleanup(j.stop)
 	return j
 }
 
 func (j *journald) start() {
 	j.t.Helper()
-	const journalStarted = "MESSAGE_ID=f77379a8490b408bbe5f6940505a777b"
-	starts := func() int {
-		out, _ := exec.Command("journalctl", "--directory="+j.logs(), "--quiet", "--output=cat", journalStarted).Output()
-		return bytes.Count(out, []byte("\n"))
-	}
-	before := starts()
+	const started = "MESSAGE_ID=f77379a8490b408bbe5f6940505a777b"
+	before := j.count(started)
 	j.cmd = exec.Command("unshare", "--mount", "sh", "-c", journaldScript, "sh", j.base)
 	j.cmd.Stderr = os.Stderr
 	mustDo(j.t, j.cmd.Start())
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if starts() > before {
+		if j.count(started) > before {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -197,8 +195,19 @@ func (j *journald) start() {
 }
 
 func (j *journald) stop() {
+	for procs, said := range j.loggers {
+		said.stdin.Close()
+		_ = said.cmd.Wait()
+		delete(j.loggers, procs)
+	}
 	_ = j.cmd.Process.Signal(syscall.SIGTERM)
 	_ = j.cmd.Wait()
+}
+
+// count is how many stored entries match; none before there is a journal.
+func (j *journald) count(match string) int {
+	out, _ := exec.Command("journalctl", "--directory="+j.logs(), "--quiet", "--output=cat", match).Output()
+	return bytes.Count(out, []byte("\n"))
 }
 
 func (j *journald) logs() string { return filepath.Join(j.base, "log") }
@@ -210,7 +219,7 @@ func (j *journald) unit(name string) string {
 		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
 			continue
 		}
-		dir := filepath.Join(root, "system.slice", name)
+		dir := filepath.Join(root, fmt.Sprintf("assay%d.slice", os.Getpid()), name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			continue
 		}
@@ -221,18 +230,29 @@ func (j *journald) unit(name string) string {
 	return ""
 }
 
-// say logs lines as a process of that control group; "" is none.
+// say logs lines as a process of that control group, "" for none. The process
+// stays: of one that is gone when journald looks, nobody knows the unit.
 func (j *journald) say(procs string, lines ...string) {
 	j.t.Helper()
-	script := `exec logger --socket "$1" --tag said`
-	if procs != "" {
-		script = `echo $$ > "$2"; ` + script
+	l, ok := j.loggers[procs]
+	if !ok {
+		script := `[ -z "$2" ] || echo $$ > "$2"; exec logger --socket "$1" --tag said`
+		l.cmd = exec.Command("sh", "-c", script, "sh", filepath.Join(j.base, "run/journal/dev-log"), procs)
+		l.cmd.Stderr = os.Stderr
+		var err error
+		l.stdin, err = l.cmd.StdinPipe()
+		mustDo(j.t, err)
+		mustDo(j.t, l.cmd.Start())
+		j.loggers[procs] = l
 	}
-	cmd := exec.Command("sh", "-c", script, "sh", filepath.Join(j.base, "run/journal/dev-log"), procs)
-	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		j.t.Fatalf("logger: %v\n%s", err, out)
-	}
+	_, err := io.WriteString(l.stdin, strings.Join(lines, "\n")+"\n")
+	mustDo(j.t, err)
+}
+
+// saying is a process that logs the lines of its input.
+type saying struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
 }
 
 // A real journald: a unit's flood is suppressed, files are rotated, journald
@@ -240,6 +260,7 @@ func (j *journald) say(procs string, lines ...string) {
 func TestJournaldOverARealJournald(t *testing.T) {
 	j := startJournald(t)
 	unit := j.unit("x.service")
+	t.Cleanup(j.stop) // before its group is removed
 	f := &follower{t, j.logs(), &recorder{}, &memoryCursor{}}
 	said := 0
 	tick := func() { // another process shows the journal alive
@@ -288,7 +309,13 @@ func TestJournaldOverARealJournald(t *testing.T) {
 	// Vacuumed with entries that nobody read.
 	time.Sleep(1100 * time.Millisecond)
 	mustDo(t, signalJournald(j, syscall.SIGUSR2))
+	stored := j.count("MESSAGE=this")
 	j.say(unit, "this", "this")
+	for deadline := time.Now().Add(30 * time.Second); j.count("MESSAGE=this") < stored+2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("journald does not store the entries")
+		}
+	}
 	mustDo(t, signalJournald(j, syscall.SIGUSR2))
 	j.say("", "afterwards")
 	before := levels()

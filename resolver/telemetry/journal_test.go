@@ -144,6 +144,7 @@ func TestJournalSamples(t *testing.T) {
 	entries[24].fields = map[string]any{"_SYSTEMD_UNIT": "y.service", "MESSAGE_ID": oom["MESSAGE_ID"]}
 	entries[25].fields = map[string]any{"_SYSTEMD_UNIT": "x.service", "MESSAGE_ID": nil}
 	entries[26].fields = map[string]any{"_SYSTEMD_UNIT": "x.service", "MESSAGE_ID": oom["MESSAGE_ID"]}
+	entries[27].fields = map[string]any{"_SYSTEMD_UNIT": "x.service", "MESSAGE_ID": oom["MESSAGE_ID"], "RESULT": []int{255, 254}}
 	j := mustJournal(t, JournalState{})
 	var first []Sample
 	heartbeats := 0
@@ -180,7 +181,7 @@ func TestJournalSamples(t *testing.T) {
 			t.Errorf("%+v, want %+v", s, want)
 		}
 	}
-	if j.LeftOut() != 6 || j.Gaps() != 0 || j.Doubt() != "" { // heap: its value five times; oom: its label once
+	if j.LeftOut() != 8 || j.Gaps() != 0 || j.Doubt() != "" { // heap: its value six times; oom: its label twice
 		t.Errorf("left out %d, gaps %d, %q", j.LeftOut(), j.Gaps(), j.Doubt())
 	}
 }

@@ -295,10 +295,11 @@ func TestOTLPRecords(t *testing.T) {
 			r.SetTimestamp(0)
 			r.SetObservedTimestamp(pcommon.NewTimestampFromTime(otlpNow))
 		}, 1, 0, 0},
-		"no time":      {func(r plog.LogRecord) { r.SetTimestamp(0) }, 0, 1, 0},
-		"far ahead":    {func(r plog.LogRecord) { r.SetTimestamp(pcommon.NewTimestampFromTime(otlpNow.Add(time.Hour))) }, 0, 1, 0},
-		"no label":     {func(r plog.LogRecord) { r.Attributes().Remove("pid") }, 1, 0, 0},
-		"a long label": {func(r plog.LogRecord) { r.Attributes().PutStr("pid", strings.Repeat("7", 257)) }, 0, 0, 1},
+		"no time":                 {func(r plog.LogRecord) { r.SetTimestamp(0) }, 0, 1, 0},
+		"far ahead":               {func(r plog.LogRecord) { r.SetTimestamp(pcommon.NewTimestampFromTime(otlpNow.Add(time.Hour))) }, 0, 1, 0},
+		"no label":                {func(r plog.LogRecord) { r.Attributes().Remove("pid") }, 1, 0, 0},
+		"a label that is no text": {func(r plog.LogRecord) { r.Attributes().PutStr("pid", "\xff") }, 0, 0, 1},
+		"a long label":            {func(r plog.LogRecord) { r.Attributes().PutStr("pid", strings.Repeat("7", 257)) }, 0, 0, 1},
 	} {
 		y := o.logSamples(logs(c.change), otlpNow)
 		if len(y.samples) != c.samples || y.rejected != int64(c.wrong) || y.unnamed != c.unnamed {
