@@ -293,7 +293,7 @@ func TestJournaldOverARealJournald(t *testing.T) {
 		flood[i] = "flood"
 	}
 	from := time.Now()
-	d = f.run("journald's word that it suppressed messages", func(d *Journald) bool {
+	f.run("journald's word that it suppressed messages", func(d *Journald) bool {
 		if d.Stats().Warnings == 0 {
 			j.say(unit, flood...)
 		}
