@@ -35,11 +35,12 @@ var (
 	ErrRefused = errors.New("event refused")
 )
 
-// Publisher hands an event to the intake. Nil means that the ledger holds
-// these bytes under their id, now or since before; ErrConflict and ErrRefused
-// are final, and after any other error the same bytes are sent again.
+// Publisher hands events to the intake and says what became of each. Nil means
+// that the ledger holds these bytes under their id, now or since before;
+// ErrConflict and ErrRefused are final, and after any other error the same
+// bytes are sent again.
 type Publisher interface {
-	Publish(ctx context.Context, event []byte) error
+	Publish(ctx context.Context, events ...[]byte) []error
 }
 
 // SealerConfig is one source's sealer.
@@ -289,7 +290,7 @@ func (s *Sealer) seal(ctx context.Context, cut segmentCut) error {
 	if err != nil {
 		return err
 	}
-	err = retry(ctx, s.cfg.Retry, s.cfg.Log, "publish segment", func() error { return s.cfg.Publisher.Publish(ctx, event) })
+	err = retry(ctx, s.cfg.Retry, s.cfg.Log, "publish segment", func() error { return s.cfg.Publisher.Publish(ctx, event)[0] })
 	if errors.Is(err, ErrConflict) {
 		return conflictError{cut.start}
 	}

@@ -65,8 +65,9 @@ type ServiceConfig struct {
 // Service keeps nothing that the ledger does not say: its state is a fold of
 // it. A saved state only spares it the beginning (see state.go).
 //
-// Each checkpoint is read twice: first to see that the records are those that
-// it signs and to learn what is said later of a record, then to fold them.
+// The records of a checkpoint are gone through twice: first to see that they are
+// those that it signs and to learn what is said later of a record, then to fold
+// them.
 type Service struct {
 	cfg     ServiceConfig
 	machine *Machine
@@ -79,6 +80,11 @@ type Service struct {
 	foreign map[ledger.Seq]bool
 	pins    map[uuid.UUID]string      // armed event id → registry hash
 	stored  map[uuid.UUID]ledger.Hash // armed and resolved event id → SHA-256 of its bytes
+
+	bodies [][]byte // that look read, from the first record that is not applied yet; nil when they were too many
+
+	pending      []Emission // of applied records, not published yet
+	pendingBytes int
 
 	begun     bool       // the saved state was looked for
 	unproven  bool       // it was taken, and no checkpoint was reached since
@@ -156,6 +162,7 @@ func (s *Service) reset() {
 	s.machine = NewMachine(s.machineConfig())
 	s.tree, s.tip, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Hash{}
 	s.unproven, s.whole, s.saved = false, false, 0
+	s.bodies, s.pending, s.pendingBytes = nil, nil, 0
 	s.applied.Store(0)
 	s.skipped.Store(0)
 	s.forgetNews()
@@ -222,11 +229,15 @@ func (s *Service) Skipped() uint64 { return s.skipped.Load() }
 
 // Run folds the ledger up to each new checkpoint and publishes what that calls
 // for, and seals once it has caught up. It ends with ctx, whose error it
-// returns, or with the first error that waiting does not mend.
+// returns, or with the first error that waiting does not mend. A fold that is
+// on its way to a checkpoint when ctx ends may reach it, so that it can be saved.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.save()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	folding, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, abandon) })
 	sealing := make(chan error, len(s.sealers))
 	started := 0
 	defer func() {
@@ -236,7 +247,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}()
 	for {
-		caughtUp, err := s.Advance(ctx)
+		caughtUp, err := s.Advance(folding)
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -260,6 +271,10 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// stopGrace is how long a stop waits for a checkpoint to be reached: a service
+// manager gives a stop at least ten seconds.
+const stopGrace = 3 * time.Second
 
 // permanent marks an error that reading again does not mend.
 type permanent struct{ error }
@@ -311,8 +326,7 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	err = s.cfg.Ledger.Read(ctx, s.Applied()+1, to, func(seq ledger.Seq, body []byte) error { return s.apply(ctx, seq, body) })
-	if err != nil {
+	if err := s.applyAll(ctx, to); err != nil {
 		return err
 	}
 	if s.Applied() < to || s.head != s.tip {
@@ -327,13 +341,37 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	return nil
 }
 
+// maxBodies is how many bytes of records look keeps for apply, so that only a
+// long backlog is read twice.
+const maxBodies = 16 << 20
+
+// applyAll folds up to to and publishes what that calls for.
+func (s *Service) applyAll(ctx context.Context, to ledger.Seq) error {
+	bodies := s.bodies
+	s.bodies = nil
+	for _, body := range bodies {
+		if err := s.apply(ctx, s.Applied()+1, body); err != nil {
+			return err
+		}
+	}
+	if s.Applied() < to {
+		err := s.cfg.Ledger.Read(ctx, s.Applied()+1, to, func(seq ledger.Seq, body []byte) error { return s.apply(ctx, seq, body) })
+		if err != nil {
+			return err
+		}
+	}
+	return s.flush(ctx)
+}
+
 // errUnsigned means that the records do not hash to the signed root.
 var errUnsigned = fmt.Errorf("%w: it does not hash to the signed root", ErrBroken)
 
 // look reads up to the checkpoint, holds the records against it and collects
 // what apply must know beforehand.
 func (s *Service) look(ctx context.Context, cp ledger.Checkpoint) error {
+	s.bodies = nil
 	if s.tree.Size() < cp.Size {
+		kept, keep := 0, s.Applied() == ledger.Seq(s.tree.Size())
 		err := s.cfg.Ledger.Read(ctx, ledger.Seq(s.tree.Size()+1), ledger.Seq(cp.Size), func(seq ledger.Seq, body []byte) error {
 			if uint64(seq) != s.tree.Size()+1 {
 				return permanent{fmt.Errorf("%w: record %d after %d", ErrBroken, seq, s.tree.Size())}
@@ -341,6 +379,11 @@ func (s *Service) look(ctx context.Context, cp ledger.Checkpoint) error {
 			s.tip = ledger.Leaf(body)
 			s.tree.Append(s.tip)
 			s.learn(body)
+			if kept += len(body); keep && kept <= maxBodies {
+				s.bodies = append(s.bodies, body)
+			} else {
+				s.bodies, keep = nil, false
+			}
 			return nil
 		})
 		if err != nil {
@@ -410,7 +453,7 @@ func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error 
 		s.tellSealer(rec)
 		for _, e := range emissions {
 			if err := s.publish(ctx, e); err != nil {
-				return permanent{err}
+				return err
 			}
 		}
 	}
@@ -432,7 +475,15 @@ func (s *Service) tellSealer(rec ledger.Record) {
 	}
 }
 
-// publish sends an emission unless the ledger has it.
+// A message to the intake has at most maxPending events and some maxPendingBytes
+// bytes.
+const (
+	maxPending      = 500
+	maxPendingBytes = 1 << 20
+)
+
+// publish puts an emission among those that are sent together, unless the ledger
+// has it.
 func (s *Service) publish(ctx context.Context, e Emission) error {
 	if old, ok := s.stored[uuidOf(e.ID)]; ok {
 		if old != sha256.Sum256(e.Event) {
@@ -446,17 +497,50 @@ func (s *Service) publish(ctx context.Context, e Emission) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return permanent{err}
 		}
 	}
-	err := retry(ctx, s.cfg.Poll, s.cfg.Log, "publish "+e.Type, func() error { return s.cfg.Publisher.Publish(ctx, e.Event) })
-	if errors.Is(err, ErrConflict) {
-		s.differs(e)
+	s.pending = append(s.pending, e)
+	if s.pendingBytes += len(e.Event); len(s.pending) < maxPending && s.pendingBytes < maxPendingBytes {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("publish %s of %s: %w", e.Type, e.PredID, err)
+	return s.flush(ctx)
+}
+
+// flush publishes what is pending, in the order in which it was emitted, until
+// the ledger has all of it.
+func (s *Service) flush(ctx context.Context) error {
+	for len(s.pending) > 0 {
+		batch := make([][]byte, len(s.pending))
+		for i, e := range s.pending {
+			batch[i] = e.Event
+		}
+		var left []Emission
+		var failed error
+		for i, err := range s.cfg.Publisher.Publish(ctx, batch...) {
+			switch e := s.pending[i]; {
+			case err == nil:
+			case errors.Is(err, ErrConflict):
+				s.differs(e)
+			case errors.Is(err, ErrRefused):
+				return permanent{fmt.Errorf("publish %s of %s: %w", e.Type, e.PredID, err)}
+			default:
+				left, failed = append(left, e), err
+			}
+		}
+		s.pending = left
+		if failed == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return permanent{ctx.Err()}
+		}
+		s.cfg.Log.Warn().Err(failed).Int("events", len(left)).Msg("publish: trying again")
+		if err := sleep(ctx, s.cfg.Poll); err != nil {
+			return permanent{err}
+		}
 	}
+	s.pending, s.pendingBytes = nil, 0
 	return nil
 }
 
