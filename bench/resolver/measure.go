@@ -65,7 +65,7 @@ func measure(ctx context.Context, o options, w *world, h house.House, report *Re
 		acks, err := probe(during, &h)
 		probing <- probed{acks, err}
 	}()
-	err := r.phasesOf(during, o, w, report)
+	err := r.phasesOf(ctx, o, w, report)
 	ingress, askErr := h.Ask(ctx, socketOf("ingress"))
 	stop()
 	p := <-probing
