@@ -332,16 +332,38 @@ type PredictionArmed struct {
 	CutSeq         uint64  `json:"cut_seq"`
 }
 
-// ResolutionEvidence names the sealed segments that a verdict rests on.
+// ResolutionEvidence names what a verdict rests on: sealed segments, or the
+// records of reports where telemetry left the prediction unknown.
 type ResolutionEvidence struct {
-	Refs    []string `json:"refs"`   // hex SHA-256 of sealed segments, in order of use
-	Digest  string   `json:"digest"` // hex SHA-256 over the samples used, canonical
-	Summary string   `json:"summary"`
+	Refs     []string `json:"refs"`   // hex SHA-256 of sealed segments, in ledger order
+	Digest   string   `json:"digest"` // hex SHA-256 over the samples or reports used, canonical
+	Summary  string   `json:"summary"`
+	Outcomes []uint64 `json:"outcomes,omitzero"` // records of the reports used; nil where telemetry decided
 }
 
 // Attribution is separate from the verdict and never moves a root-cause claim.
+// Beside its kind stands what was looked at; null is what was not.
 type Attribution struct {
-	Kind string `json:"kind"` // temporal_only, confounded, above_base_rate, controlled
+	Kind     string    `json:"kind"`             // temporal_only, confounded, above_base_rate, controlled
+	Others   []uint64  `json:"others,omitzero"`  // records of other actions on the target in the window
+	Placebo  *Placebo  `json:"placebo,omitzero"` // the same criterion without an action
+	Controls *Controls `json:"controls,omitzero"`
+}
+
+// Placebo is how often a criterion came true over earlier telemetry without an
+// action on the target.
+type Placebo struct {
+	Windows   int64    `json:"windows"`        // with a known outcome
+	Confirmed int64    `json:"confirmed"`      // of them
+	Episodes  int64    `json:"episodes"`       // symptomatic ones that the windows began in
+	K         *float64 `json:"k,omitzero"`     // of the episodes, each counted by its share of confirmed windows
+	Upper     *float64 `json:"upper,omitzero"` // Wilson's upper 95 % bound of K ÷ Episodes
+}
+
+// Controls are the untouched peers of a treated series.
+type Controls struct {
+	N       int64  `json:"n"`
+	Changed *int64 `json:"changed,omitzero"` // that changed as the treated series did; null when one is not known
 }
 
 // ResolverIdentity names who resolved.
@@ -370,13 +392,13 @@ type PredictionResolved struct {
 	Resolver        ResolverIdentity   `json:"resolver"`
 }
 
-// PredictionResolutionAmended replaces an earlier resolution because telemetry
-// came late or was corrected.
+// PredictionResolutionAmended replaces an earlier resolution or amendment because
+// telemetry came late or was corrected, or an operator reported.
 type PredictionResolutionAmended struct {
 	Context         Context            `json:"context"`
 	PredID          string             `json:"pred_id"`
 	Supersedes      string             `json:"supersedes"` // event id of the resolution or amendment
-	Cause           string             `json:"cause"`      // late_telemetry, corrected_telemetry, engine
+	Cause           string             `json:"cause"`      // late_telemetry, corrected_telemetry, engine, operator_report
 	Verdict         string             `json:"verdict"`
 	Reason          *string            `json:"reason,omitzero"`
 	Evidence        ResolutionEvidence `json:"evidence"`
@@ -399,6 +421,11 @@ type OutcomeRecorded struct {
 	ClaimID     *string  `json:"claim_id,omitzero"`
 	ObservedAt  *string  `json:"observed_at,omitzero"`
 	EvidenceIDs []string `json:"evidence_ids,omitzero"`
+	// PredPrincipal, PredID and Verdict, all three or none, say what the outcome
+	// means for a prediction: confirmed or refuted.
+	PredID        *string `json:"pred_id,omitzero"`
+	PredPrincipal *string `json:"pred_principal,omitzero"`
+	Verdict       *string `json:"verdict,omitzero"`
 }
 
 // FixRechecked says whether a fix held when it was checked again.
@@ -440,6 +467,7 @@ type TelemetrySealed struct {
 	Watermark string  `json:"watermark"` // no later sample is expected below this event time
 	SHA256    string  `json:"sha256"`    // hex, of the segment blob
 	Samples   int64   `json:"samples"`
+	Earliest  *string `json:"earliest,omitzero"` // event time of its first sample; null is unknown
 }
 
 // Unknown keeps the data of a type that this build does not know.

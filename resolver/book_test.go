@@ -47,7 +47,9 @@ func testRegistry(t testing.TB) *criterion.Registry {
 	silent.Source, silent.Writer = "gpu", "sensor/gpu"
 	own := signalOf("own", criterion.Gauge, "own")
 	own.Source, own.Writer = "piper", "agent/piper"
-	return mustRegistry(t, signalOf("beat", criterion.Gauge, "beat"), signalOf("level", criterion.Gauge, "beat"),
+	heat := signalOf("heat", criterion.Gauge, "heat")
+	heat.Source, heat.Writer, heat.MaxSkew = "hot", "sensor/hot", time.Second
+	return mustRegistry(t, heat, signalOf("beat", criterion.Gauge, "beat"), signalOf("level", criterion.Gauge, "beat"),
 		signalOf("total", criterion.Counter, "beat"), signalOf("happening", criterion.Event, "beat"), silent, own)
 }
 
@@ -66,10 +68,11 @@ type book struct {
 	ids     int
 	seq     uint64
 	loads   int
+	dated   bool // segments name their earliest sample, as all do that are sealed today
 	lastEnd time.Time
 }
 
-func newBook(t fataler) *book { return &book{t: t, blobs: make(map[string][]byte)} }
+func newBook(t fataler) *book { return &book{t: t, blobs: make(map[string][]byte), dated: true} }
 
 // Load implements Segments.
 func (b *book) Load(sha string) ([]criterion.Sample, error) {
@@ -125,17 +128,35 @@ func (b *book) predict(when float64, id, criterion string) ledger.Seq {
 }
 
 func (b *book) tool(when float64, principal, tool, target, status string, ended float64) ledger.Seq {
-	end := events.FormatTime(at(ended))
-	return b.add(when, principal, &events.ToolCalled{ToolCallID: "t", Tool: tool, Target: &target, Status: status, EndedAt: &end})
+	begin, end := events.FormatTime(at(ended-2)), events.FormatTime(at(ended))
+	return b.add(when, principal, &events.ToolCalled{ToolCallID: "t", Tool: tool, Target: &target, Status: status, StartedAt: &begin, EndedAt: &end})
+}
+
+// report is an operator's word on piper's prediction.
+func (b *book) report(when float64, principal, predID, verdict string) ledger.Seq {
+	whose := "agent/piper"
+	return b.add(when, principal, &events.OutcomeRecorded{
+		What: "seen", Source: "operator_report", PredID: &predID, PredPrincipal: &whose, Verdict: &verdict,
+	})
 }
 
 // seal appends a segment of source s, or of the samples' source.
 func (b *book) seal(when, watermark float64, samples ...criterion.Sample) ledger.Seq {
 	source := "s"
+	if len(samples) > 0 {
+		source = samples[0].Source
+	}
+	return b.sealOf(source, when, watermark, samples...)
+}
+
+func (b *book) sealOf(source string, when, watermark float64, samples ...criterion.Sample) ledger.Seq {
 	start := b.lastEnd
 	end := at(watermark)
-	for _, s := range samples {
-		source = s.Source
+	var first time.Time
+	for i, s := range samples {
+		if i == 0 || s.Time.Before(first) {
+			first = s.Time
+		}
 		if !s.Time.Before(end) {
 			end = s.Time.Add(1)
 		}
@@ -147,11 +168,16 @@ func (b *book) seal(when, watermark float64, samples ...criterion.Sample) ledger
 		end = start.Add(1)
 	}
 	b.lastEnd = end
+	var earliest *string
+	if b.dated && len(samples) > 0 {
+		text := events.FormatTime(first)
+		earliest = &text
+	}
 	raw := EncodeSegment(source, samples)
 	b.seq++
 	return b.add(when, "resolver/main", &events.TelemetrySealed{
 		Source: source, Start: events.FormatTime(start), End: events.FormatTime(end), First: b.seq, Last: b.seq,
-		Watermark: events.FormatTime(at(watermark)), SHA256: b.put(raw), Samples: int64(len(samples)),
+		Watermark: events.FormatTime(at(watermark)), SHA256: b.put(raw), Samples: int64(len(samples)), Earliest: earliest,
 	})
 }
 
@@ -216,6 +242,29 @@ func resolutions(t fataler, emissions []Emission) map[string]*events.PredictionR
 				t.Fatalf("%s is resolved twice", d.PredID)
 			}
 			out[d.PredID] = d
+		}
+	}
+	return out
+}
+
+// amendments are the amendments of each prediction, which must follow each other.
+func amendments(t fataler, emissions []Emission) map[string][]*events.PredictionResolutionAmended {
+	out := make(map[string][]*events.PredictionResolutionAmended)
+	last := make(map[string]string)
+	for _, e := range emissions {
+		ev, err := events.Decode(e.Event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch d := ev.Data.(type) {
+		case *events.PredictionResolved:
+			last[d.PredID] = ev.ID
+		case *events.PredictionResolutionAmended:
+			if d.Supersedes != last[d.PredID] {
+				t.Fatalf("%s: an amendment of %s, want of %s", d.PredID, d.Supersedes, last[d.PredID])
+			}
+			last[d.PredID] = ev.ID
+			out[d.PredID] = append(out[d.PredID], d)
 		}
 	}
 	return out

@@ -29,13 +29,18 @@ func hexSHA256(b []byte) string {
 }
 
 // armedID and resolvedID follow from the prediction alone, so that the ledger
-// itself lets only the first of each stand.
+// itself lets only the first of each stand; amendedID also from what the
+// amendment supersedes.
 func (p *prediction) armedID() string {
 	return events.DerivedID(events.TypePredictionArmed, p.key.principal, p.eventID).String()
 }
 
 func (p *prediction) resolvedID() string {
 	return events.DerivedID(events.TypePredictionResolved, p.key.principal, p.eventID).String()
+}
+
+func (p *prediction) amendedID(supersedes string) string {
+	return events.DerivedID(events.TypePredictionResolutionAmended, p.key.principal, p.eventID, supersedes).String()
 }
 
 func (m *Machine) emitArmed(p *prediction, c cut) error {
@@ -59,27 +64,30 @@ func (m *Machine) emit(p *prediction, c cut, id string, data events.Payload, man
 	if err != nil {
 		return fmt.Errorf("prediction %s of %s: %w", p.key.predID, p.key.principal, err)
 	}
-	m.out = append(m.out, Emission{ID: id, Type: typ, PredID: p.key.predID, Cut: c.seq, Event: raw, Manifest: manifest})
+	m.out = append(m.out, Emission{
+		ID: id, Type: typ, Principal: p.key.principal, PredID: p.key.predID, Cut: c.seq, Event: raw, Manifest: manifest,
+	})
 	return nil
 }
 
 // resolution is what every verdict has in common.
-func (m *Machine) resolution(p *prediction, c cut, verdict, reason string) *events.PredictionResolved {
-	r := &events.PredictionResolved{
-		Context: p.context(), PredID: p.key.predID, Verdict: verdict, CutSeq: uint64(c.seq), Engine: Engine,
-		CriterionSHA256: p.sha, RegistrySHA256: p.registry.HashString(), Foreknowledge: "none",
+func (m *Machine) resolution(p *prediction, c cut, r ruling) *events.PredictionResolved {
+	out := &events.PredictionResolved{
+		Context: p.context(), PredID: p.key.predID, Verdict: r.verdict, CutSeq: uint64(c.seq), Engine: Engine,
+		CriterionSHA256: hexSHA256(p.raw), RegistrySHA256: p.registry.HashString(), Foreknowledge: "none",
 		Evidence:    events.ResolutionEvidence{Refs: []string{}, Digest: hexSHA256(nil)},
-		Attribution: events.Attribution{Kind: "temporal_only"}, Resolver: m.cfg.Resolver,
+		Attribution: events.Attribution{Kind: criterion.TemporalOnly}, Resolver: m.cfg.Resolver,
 	}
-	if reason != "" {
-		r.Reason = &reason
+	out.Resolver.Kind = r.kind
+	if r.reason != "" {
+		out.Reason = &r.reason
 	}
-	return r
+	return out
 }
 
 // void ends a prediction whose promise was never put to the test.
 func (m *Machine) void(p *prediction, c cut, reason string, pointer *string, summary string) error {
-	r := m.resolution(p, c, Void, reason)
+	r := m.resolution(p, c, ruling{Void, reason, byTelemetry})
 	if pointer != nil {
 		at := clip(*pointer, 1024)
 		r.Pointer = &at
@@ -90,15 +98,40 @@ func (m *Machine) void(p *prediction, c cut, reason string, pointer *string, sum
 	return err
 }
 
-// resolve ends a prediction by its evidence.
+// resolve ends a prediction by its evidence or, where that leaves it unknown, by
+// what was reported.
 func (m *Machine) resolve(p *prediction, c cut, ev evidence, res criterion.Result) error {
-	verdict := map[criterion.Outcome]string{criterion.True: Confirmed, criterion.False: Refuted, criterion.Unknown: Unresolved}[res.Outcome]
-	r := m.resolution(p, c, verdict, res.Reason.String())
-	var used []int
-	for _, cr := range res.Clauses {
-		used = append(used, cr.Used...)
+	now := telemetryRuling(res)
+	r, manifest, err := m.byEvidence(p, c, now, ev, res)
+	if err != nil {
+		return err
 	}
-	var manifest []byte
+	if now.verdict == Unresolved && len(p.reports) > 0 {
+		unknown := r
+		now = p.reported()
+		r, manifest = m.byReport(p, c, now), nil
+		r.Foreknowledge = unknown.Foreknowledge
+		r.Evidence.Summary = clip(r.Evidence.Summary+"; telemetry: "+text(unknown.Reason)+", "+unknown.Evidence.Summary, 1000)
+	}
+	if err := m.emit(p, c, p.resolvedID(), r, manifest); err != nil {
+		return err
+	}
+	p.ruling, p.foreknown, p.lastID, p.lastCut = now, r.Foreknowledge, p.resolvedID(), c.seq
+	m.settleDown(p)
+	return nil
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// byEvidence is a resolution that telemetry alone brings about.
+func (m *Machine) byEvidence(p *prediction, c cut, now ruling, ev evidence, res criterion.Result) (r *events.PredictionResolved, manifest []byte, err error) {
+	r = m.resolution(p, c, now)
+	used := ev.used(res)
 	r.Evidence.Refs = ev.refs(used)
 	if len(r.Evidence.Refs) > maxRefs {
 		manifest = []byte(manifestMagic + "\n" + strings.Join(r.Evidence.Refs, "\n") + "\n")
@@ -107,9 +140,40 @@ func (m *Machine) resolve(p *prediction, c cut, ev evidence, res criterion.Resul
 	r.Evidence.Digest = ev.digest(used)
 	r.Evidence.Summary = clip(p.summary(ev, res), 1000)
 	r.Foreknowledge = p.foreknowledge(ev)
-	r.Scorable = verdict != Unresolved && r.Foreknowledge == "none"
-	err := m.emit(p, c, p.resolvedID(), r, manifest)
-	m.forget(p)
+	r.Scorable = now.verdict != Unresolved && r.Foreknowledge == "none"
+	r.Attribution, err = m.attribute(p, ev, res)
+	return r, manifest, err
+}
+
+// byReport is a resolution that rests on reports; it is never scored.
+func (m *Machine) byReport(p *prediction, c cut, now ruling) *events.PredictionResolved {
+	r := m.resolution(p, c, now)
+	r.Evidence = p.reportEvidence()
+	r.Foreknowledge = p.foreknown
+	return r
+}
+
+// amend replaces the standing ruling because of telemetry.
+func (m *Machine) amend(p *prediction, c cut, cause string, now ruling, ev evidence, res criterion.Result) error {
+	r, manifest, err := m.byEvidence(p, c, now, ev, res)
+	if err != nil {
+		return err
+	}
+	return m.emitAmended(p, c, cause, now, r, manifest)
+}
+
+func (m *Machine) amendByReport(p *prediction, c cut, now ruling) error {
+	return m.emitAmended(p, c, causeReport, now, m.byReport(p, c, now), nil)
+}
+
+func (m *Machine) emitAmended(p *prediction, c cut, cause string, now ruling, r *events.PredictionResolved, manifest []byte) error {
+	id := p.amendedID(p.lastID)
+	err := m.emit(p, c, id, &events.PredictionResolutionAmended{
+		Context: r.Context, PredID: r.PredID, Supersedes: p.lastID, Cause: cause, Verdict: r.Verdict, Reason: r.Reason, Evidence: r.Evidence,
+		CutSeq: r.CutSeq, Engine: r.Engine, CriterionSHA256: r.CriterionSHA256, RegistrySHA256: r.RegistrySHA256,
+		Foreknowledge: r.Foreknowledge, Scorable: r.Scorable, Attribution: r.Attribution, Resolver: r.Resolver,
+	}, manifest)
+	p.ruling, p.foreknown, p.lastID, p.lastCut = now, r.Foreknowledge, id, c.seq
 	return err
 }
 
@@ -128,13 +192,14 @@ func (e evidence) digest(used []int) string {
 func (p *prediction) summary(ev evidence, res criterion.Result) string {
 	var b strings.Builder
 	for i, cr := range res.Clauses {
+		clause := p.watches[i].clause
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "%s %s %s %g", p.clause.Signal, p.clause.Reduce, p.clause.Op, p.clause.Value)
+		fmt.Fprintf(&b, "%s %s %s %g", clause.Signal, clause.Reduce, clause.Op, clause.Value)
 		unit := ""
-		if p.clause.HoldFor > 0 {
-			fmt.Fprintf(&b, " held for %v", p.clause.HoldFor)
+		if clause.HoldFor > 0 {
+			fmt.Fprintf(&b, " held for %v", clause.HoldFor)
 			unit = " s"
 		}
 		fmt.Fprintf(&b, ": %v, in [%g, %g]%s over %d samples, coverage %d of %d, longest gap %v",
@@ -150,21 +215,29 @@ func (p *prediction) summary(ev evidence, res criterion.Result) string {
 // foreknowledge says what could be known of the outcome when the prediction
 // was recorded: of the samples with an event time up to then, those that were
 // sealed by then decide (known), all of them decide (knowable), or they do
-// not, though the window had opened (window_open).
+// not, though the window had opened (window_open). The baseline is left out:
+// who knows the outcome knows it whether or not the sensor was proven.
 func (p *prediction) foreknowledge(ev evidence) string {
 	if p.window.Start.After(p.recordedAt) {
 		return "none"
 	}
 	past := ev.keep(func(s *criterion.Sample, _ origin) bool { return !s.Time.After(p.recordedAt) })
 	sealed := past.keep(func(_ *criterion.Sample, o origin) bool { return o.seq < p.seq })
-	closes := p.window.End.Add(p.limits.Lateness)
-	if criterion.Evaluate(p.input(sealed, !closes.After(p.knownTo))).Outcome != criterion.Unknown {
+	closed := true // by what was known of the sources then
+	for i, w := range p.watches {
+		closed = closed && !p.window.End.Add(w.limits.Lateness).After(p.knownTo[i])
+	}
+	decided := func(ev evidence, closed bool) bool {
+		in := p.input(ev)
+		in.Criterion.Baseline, in.Baseline, in.Closed = nil, criterion.Span{}, closed
+		return criterion.Evaluate(in).Outcome != criterion.Unknown
+	}
+	switch {
+	case decided(sealed, closed):
 		return "known"
-	}
-	if criterion.Evaluate(p.input(past, !p.window.End.After(p.recordedAt))).Outcome != criterion.Unknown {
+	case decided(past, !p.window.End.After(p.recordedAt)):
 		return "knowable"
-	}
-	if p.window.Start.Before(p.recordedAt) {
+	case p.window.Start.Before(p.recordedAt):
 		return "window_open"
 	}
 	return "none"

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"assay/events"
 	"assay/ledger"
 	"assay/resolver/criterion"
@@ -24,7 +22,11 @@ var (
 
 // Engine names the rules that this build resolves by. Another rule is another
 // engine: a resolution already in the ledger can then only be amended.
-const Engine = "criterion/1"
+const Engine = "criterion/2"
+
+// AmendableFor is how long after it was settled, by ledger time, a prediction is
+// amended.
+const AmendableFor = 7 * 24 * time.Hour
 
 // State is where a prediction stands.
 type State int8
@@ -56,59 +58,54 @@ type MachineConfig struct {
 	Resolver events.ResolverIdentity
 	// Source is the CloudEvents source of the emitted events.
 	Source string
-	// Pinned says which registry the stored prediction.armed of that event id
-	// names. Nil knows of none.
-	Pinned func(armedID string) (registrySHA256 string, ok bool)
-	// IsResolved says that the ledger has the prediction.resolved of that event
-	// id: it stands, and the prediction is not evaluated again. Nil evaluates
-	// everything, which is how a replay checks stored resolutions.
-	IsResolved func(resolvedID string) bool
+	// Pinned says which registry the stored prediction.armed or
+	// prediction.resolved of that event id names. Nil knows of none.
+	Pinned func(id string) (registrySHA256 string, ok bool)
+	// IsFinal says that the ledger has the prediction.resolved of that event id
+	// and that nothing amends it any more: the prediction is not evaluated again.
+	// Nil evaluates everything.
+	IsFinal func(resolvedID string) bool
 }
 
 // Emission is an event that the fold calls for. The same ledger gives the same
 // bytes.
 type Emission struct {
-	ID     string
-	Type   string
-	PredID string
-	Cut    ledger.Seq // the record that brought it about
-	Event  []byte
+	ID        string
+	Type      string
+	Principal string // whose prediction it is
+	PredID    string
+	Cut       ledger.Seq // the record that brought it about
+	Event     []byte
 	// Manifest, unless nil, lists more segments than an event holds; the
 	// event's one reference is its SHA-256. It is stored before the event is
 	// published.
 	Manifest []byte
 }
 
-type predKey struct{ principal, predID string }
-
-// actionKey is an awaited tool call; an empty target awaits any.
-type actionKey struct{ tool, target string }
-
-// prediction is one prediction's state.
-type prediction struct {
-	key        predKey
-	seq        ledger.Seq
-	eventID    string
-	episode    string
-	namespace  string
-	opp        *string
-	recordedAt time.Time
-	criterion  criterion.Criterion
-	raw        jsontext.Value // the criterion's bytes
-	sha        string         // their SHA-256
-	registry   *criterion.Registry
-	state      State
-
-	clause   criterion.Clause
-	limits   criterion.Limits
-	window   criterion.Span
-	since    time.Time // first event time that matters
-	knownTo  time.Time // the source's capped watermark when it was recorded
-	src      *source
-	own      *series
-	beat     *series // nil where the series is its own heartbeat
-	screen   *criterion.Screen
-	deadline time.Time // execute_by or expires_after
+// Machine folds records into emissions. It is not safe for concurrent use, and
+// after an error it must be built anew.
+//
+// A prediction that is settled stays for a while. Until its window has closed
+// it keeps the series that it watches, so that an early verdict is looked at
+// once more with all that the window held; then, until AmendableFor has passed,
+// only its place on the shelves of its series, where late samples find it.
+type Machine struct {
+	cfg       MachineConfig
+	seq       ledger.Seq
+	now       time.Time // ledger time
+	hold      *hold
+	preds     map[predKey]*prediction  // not settled yet
+	past      map[predKey]*prediction  // settled, and amendable
+	ages      []*prediction            // those of preds in ledger order, and settled ones not yet let go of
+	done      map[ledger.Hash]struct{} // settledKey of every settled one
+	awaiting  map[actionKey]map[*prediction]bool
+	actions   actionLog
+	deadlines timeQueue
+	sources   map[string]*source
+	order     []*source // by first appearance
+	skipped   int
+	tooLate   int // segments with samples that came too late to amend anything
+	out       []Emission
 }
 
 // hold is a clock step that nobody confirmed.
@@ -117,35 +114,17 @@ type hold struct {
 	at  time.Time
 }
 
-// Machine folds records into emissions. It is not safe for concurrent use, and
-// after an error it must be built anew.
-type Machine struct {
-	cfg       MachineConfig
-	seq       ledger.Seq
-	now       time.Time // ledger time
-	hold      *hold
-	preds     map[predKey]*prediction  // not settled yet
-	ages      []*prediction            // the same in ledger order, and settled ones not yet let go of
-	done      map[ledger.Hash]struct{} // settledKey of every settled one
-	awaiting  map[actionKey]map[*prediction]bool
-	deadlines timeQueue
-	sources   map[string]*source
-	order     []*source // by first appearance
-	skipped   int
-	out       []Emission
-}
-
 // NewMachine is a machine before record 1.
 func NewMachine(cfg MachineConfig) *Machine {
 	if cfg.Pinned == nil {
 		cfg.Pinned = func(string) (string, bool) { return "", false }
 	}
-	if cfg.IsResolved == nil {
-		cfg.IsResolved = func(string) bool { return false }
+	if cfg.IsFinal == nil {
+		cfg.IsFinal = func(string) bool { return false }
 	}
 	return &Machine{
-		cfg: cfg, preds: make(map[predKey]*prediction), done: make(map[ledger.Hash]struct{}),
-		awaiting: make(map[actionKey]map[*prediction]bool), sources: make(map[string]*source),
+		cfg: cfg, preds: make(map[predKey]*prediction), past: make(map[predKey]*prediction), done: make(map[ledger.Hash]struct{}),
+		awaiting: make(map[actionKey]map[*prediction]bool), actions: newActionLog(), sources: make(map[string]*source),
 	}
 }
 
@@ -157,6 +136,10 @@ func (m *Machine) Seq() ledger.Seq { return m.seq }
 
 // Skipped counts records that do not decode; they have no effect but on time.
 func (m *Machine) Skipped() int { return m.skipped }
+
+// TooLate counts sealed segments with samples more than AmendableFor older than
+// ledger time: what was settled longer ago is not amended by them.
+func (m *Machine) TooLate() int { return m.tooLate }
 
 // State finds where a prediction stands; false when none was recorded.
 func (m *Machine) State(principal, predID string) (State, bool) {
@@ -171,15 +154,12 @@ func (m *Machine) State(principal, predID string) (State, bool) {
 // enter adds a prediction, behind those that were recorded before it.
 func (m *Machine) enter(p *prediction) {
 	m.preds[p.key] = p
-	if len(m.ages) > 2*len(m.preds)+minAges {
+	if len(m.ages) > 2*len(m.preds)+minSweep {
 		// One that stays open must not keep all that settled since in memory.
 		m.ages = slices.DeleteFunc(m.ages, func(p *prediction) bool { return p.state == Settled })
 	}
 	m.ages = append(m.ages, p)
 }
-
-// minAges spares a fold with few open predictions most of the sweeping.
-const minAges = 64
 
 // oldest is the open prediction that was recorded first; nil without any.
 func (m *Machine) oldest() *prediction {
@@ -191,6 +171,13 @@ func (m *Machine) oldest() *prediction {
 		return nil
 	}
 	return m.ages[0]
+}
+
+// schedule sets p's next deadline; an earlier one is void.
+func (m *Machine) schedule(p *prediction, at time.Time) {
+	p.deadline = at
+	m.deadlines.sweep(len(m.preds)+len(m.past), func(t timed) bool { return t.at.Equal(t.pred.deadline) })
+	m.deadlines.add(at, p)
 }
 
 // Apply takes the next record. Records must come in ledger order and be under
@@ -233,22 +220,11 @@ type cut struct {
 	at  time.Time
 }
 
-// settle closes windows that are waited for no longer and expires what is due.
+// settle closes windows and baselines that are waited for no longer, and expires
+// what is due.
 func (m *Machine) settle(c cut) error {
-	for _, src := range m.order {
-		reached := m.reached(src)
-		for {
-			t, ok := src.closing.next(func(at time.Time) bool { return !at.After(reached) })
-			if !ok {
-				break
-			}
-			if t.pred.state == WindowOpen {
-				t.pred.state = Evaluable
-				if err := m.evaluate(t.pred, c); err != nil {
-					return err
-				}
-			}
-		}
+	if err := m.close(c); err != nil {
+		return err
 	}
 	if m.hold != nil {
 		return nil
@@ -258,13 +234,51 @@ func (m *Machine) settle(c cut) error {
 		if !ok {
 			return nil
 		}
-		if t.pred.state == Settled || !t.at.Equal(t.pred.deadline) {
+		if !t.at.Equal(t.pred.deadline) {
 			continue
 		}
 		if err := m.expire(t.pred, c); err != nil {
 			return err
 		}
 	}
+}
+
+// close finds the predictions of which a source is waited for no longer. One
+// that waits for none is looked at once more.
+func (m *Machine) close(c cut) error {
+	var due []*prediction
+	for _, src := range m.order {
+		reached := m.reached(src)
+		passed := func(at time.Time) bool { return !at.After(reached) }
+		for t, ok := src.proving.next(passed); ok; t, ok = src.proving.next(passed) {
+			if p := t.pred; p.proving > 0 {
+				if p.proving--; p.proving == 0 {
+					due = append(due, p)
+				}
+			}
+		}
+		for t, ok := src.closing.next(passed); ok; t, ok = src.closing.next(passed) {
+			if p := t.pred; p.closing > 0 {
+				if p.closing--; p.closing == 0 {
+					due = append(due, p)
+				}
+			}
+		}
+	}
+	slices.SortFunc(due, bySeq)
+	for _, p := range slices.Compact(due) {
+		var err error
+		switch {
+		case p.closing == 0:
+			err = m.closed(p, c)
+		case p.state == WindowOpen:
+			err = m.look(p, c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reached is the source's watermark, capped at ledger time.
@@ -278,7 +292,7 @@ func (m *Machine) reached(src *source) time.Time {
 // effectTypes are the types that the fold decodes.
 var effectTypes = []string{
 	events.TypePredictionRecorded, events.TypePredictionWithdrawn, events.TypeToolCalled, events.TypeTelemetrySealed,
-	events.TypeClockStepped, events.TypeClockConfirmed,
+	events.TypeClockStepped, events.TypeClockConfirmed, events.TypeOutcomeRecorded,
 }
 
 // decode reads the events that the fold looks at; others, and what does not
@@ -317,6 +331,10 @@ func (m *Machine) effect(rec ledger.Record, ev *events.Event, c cut) (changed bo
 		if role == "resolver" {
 			return true, m.seal(rec, d, c)
 		}
+	case *events.OutcomeRecorded:
+		if role == "operator" || role == "resolver" {
+			return false, m.report(rec, d, c)
+		}
 	case *events.ClockConfirmed:
 		if role == "operator" && m.hold != nil && ledger.Seq(d.SteppedSeq) == m.hold.seq {
 			m.hold = nil
@@ -324,182 +342,6 @@ func (m *Machine) effect(rec ledger.Record, ev *events.Event, c cut) (changed bo
 		}
 	}
 	return false, nil
-}
-
-// record takes a prediction in. A second one of the same principal and id has
-// no effect: the first is the promise.
-func (m *Machine) record(rec ledger.Record, ev *events.Event, d *events.PredictionRecorded, c cut) error {
-	key := predKey{rec.Principal, d.PredID}
-	if _, ok := m.done[settledKey(key)]; ok || m.preds[key] != nil {
-		return nil
-	}
-	p := &prediction{
-		key: key, seq: rec.Seq, eventID: ev.ID, episode: ev.EpisodeID, namespace: rec.Namespace,
-		opp: d.Context.OpportunityID, recordedAt: rec.RecordedAt, raw: slices.Clone(d.Criterion), sha: hexSHA256(d.Criterion), registry: m.cfg.Registry,
-	}
-	m.enter(p)
-	if m.cfg.IsResolved(p.resolvedID()) {
-		m.forget(p)
-		return nil
-	}
-	if sha, ok := m.cfg.Pinned(p.armedID()); ok {
-		r, err := m.registry(sha)
-		if err != nil {
-			return err
-		}
-		p.registry = r
-	}
-	if fault, ok := p.lint(d); !ok {
-		return m.void(p, c, "invalid", &fault.Pointer, fault.Message)
-	}
-	p.knownTo = m.reached(m.source(p.limits.Signal.Source))
-	if p.criterion.Action != nil {
-		p.state = AwaitingAction
-		m.await(p)
-		return nil
-	}
-	return m.arm(p, p.recordedAt, c)
-}
-
-// await makes p wait for its action.
-func (m *Machine) await(p *prediction) {
-	a := p.criterion.Action
-	p.deadline = p.recordedAt.Add(a.ExecuteBy)
-	m.deadlines.add(p.deadline, p)
-	at := actionKey{a.Tool, a.Target}
-	if m.awaiting[at] == nil {
-		m.awaiting[at] = make(map[*prediction]bool)
-	}
-	m.awaiting[at][p] = true
-}
-
-func (m *Machine) registry(sha string) (*criterion.Registry, error) {
-	if m.cfg.Registry.HashString() == sha {
-		return m.cfg.Registry, nil
-	}
-	if m.cfg.Registries == nil {
-		return nil, fmt.Errorf("%w: %s", ErrRegistry, sha)
-	}
-	r, err := m.cfg.Registries(sha)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrRegistry, sha, err)
-	}
-	return r, nil
-}
-
-// lint parses and lints the criterion; false with the first fault.
-func (p *prediction) lint(d *events.PredictionRecorded) (criterion.Fault, bool) {
-	c, err := criterion.Parse(d.Criterion)
-	if fault, ok := errors.AsType[criterion.Fault](err); ok {
-		return fault, false
-	}
-	if faults := criterion.Lint(c, p.registry); len(faults) > 0 {
-		return faults[0], false
-	}
-	p.criterion = c
-	p.clause = append(c.All, c.Any...)[0]
-	p.limits, _ = criterion.LimitsOf(c, p.clause, p.registry)
-	return criterion.Fault{}, true
-}
-
-// toolCalled matches a tool call with the predictions that wait for it. A
-// harness writes dispatcher's types for its own cases only.
-func (m *Machine) toolCalled(rec ledger.Record, role string, d *events.ToolCalled, c cut) error {
-	keys := []actionKey{{d.Tool, ""}}
-	if d.Target != nil && *d.Target != "" {
-		keys = append(keys, actionKey{d.Tool, *d.Target})
-	}
-	var waiting []*prediction
-	for _, key := range keys {
-		for p := range m.awaiting[key] {
-			if role != "harness" || rec.Namespace == p.namespace {
-				waiting = append(waiting, p)
-			}
-		}
-	}
-	slices.SortFunc(waiting, bySeq)
-	for _, p := range waiting {
-		m.stopAwaiting(p)
-		var err error
-		if d.Status == "ok" {
-			err = m.arm(p, actionEnd(rec, d), c)
-		} else {
-			err = m.void(p, c, "action_failed", nil, fmt.Sprintf("record %d: %s ended %s", rec.Seq, d.Tool, d.Status))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func bySeq(a, b *prediction) int { return cmp.Compare(a.seq, b.seq) }
-
-func (m *Machine) stopAwaiting(p *prediction) {
-	key := actionKey{p.criterion.Action.Tool, p.criterion.Action.Target}
-	delete(m.awaiting[key], p)
-	if len(m.awaiting[key]) == 0 {
-		delete(m.awaiting, key)
-	}
-}
-
-// actionEnd is when the tool ended by the dispatcher's word, or, unknown or
-// absurd, when the ledger heard of it.
-func actionEnd(rec ledger.Record, d *events.ToolCalled) time.Time {
-	t, ok := events.Time(d.EndedAt)
-	if !ok || t.Before(rec.RecordedAt.Add(-horizon)) || t.After(rec.RecordedAt.Add(horizon)) {
-		return rec.RecordedAt
-	}
-	return t.UTC()
-}
-
-func (m *Machine) withdraw(rec ledger.Record, d *events.PredictionWithdrawn, c cut) error {
-	p := m.preds[predKey{rec.Principal, d.PredID}]
-	if p == nil || p.state != AwaitingAction {
-		return nil
-	}
-	return m.void(p, c, "withdrawn", nil, fmt.Sprintf("record %d", rec.Seq))
-}
-
-// arm opens the window and looks at what is sealed already.
-func (m *Machine) arm(p *prediction, anchor time.Time, c cut) error {
-	m.open(p, anchor.Add(p.criterion.Window.Offset))
-	p.state = WindowOpen
-	p.src.closing.add(p.window.End.Add(p.limits.Lateness), p)
-	if err := m.emitArmed(p, c); err != nil {
-		return err
-	}
-	if err := m.watch(p); err != nil {
-		return err
-	}
-	return m.evaluate(p, c)
-}
-
-// open sets the window and all that follows from its start.
-func (m *Machine) open(p *prediction, start time.Time) {
-	p.window = criterion.Span{Start: start, End: start.Add(p.criterion.Window.Length)}
-	p.since = start.Add(-max(p.limits.Staleness, p.limits.Skew) - p.limits.Skew)
-	p.deadline = p.window.End.Add(p.criterion.ExpiresAfter)
-	m.deadlines.add(p.deadline, p)
-	p.src = m.source(p.limits.Signal.Source)
-}
-
-// watch finds p's series and screens what they hold already.
-func (m *Machine) watch(p *prediction) (err error) {
-	p.own, err = p.src.watch(p, p.clause.Signal, p.clause.Labels, false, p.since, m.cfg.Segments)
-	if err != nil {
-		return err
-	}
-	if h := p.limits.Signal.Heartbeat; h != p.clause.Signal {
-		if p.beat, err = p.src.watch(p, h, nil, true, p.since, m.cfg.Segments); err != nil {
-			return err
-		}
-	}
-	p.screen = criterion.NewScreen(p.clause, p.limits, p.window)
-	for i := range p.own.samples {
-		p.screen.Add(&p.own.samples[i])
-	}
-	return nil
 }
 
 func (m *Machine) source(name string) *source {
@@ -512,7 +354,8 @@ func (m *Machine) source(name string) *source {
 	return src
 }
 
-// seal takes a segment in and evaluates the predictions that it may decide.
+// seal takes a segment in and looks at the predictions that it may decide, open
+// ones and settled ones. A segment that holds nothing for either is not loaded.
 func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) error {
 	end, okEnd := events.Time(&d.End)
 	mark, okMark := events.Time(&d.Watermark)
@@ -521,15 +364,20 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 		m.skipped++
 		return nil
 	}
+	earliest, _ := events.Time(d.Earliest)
 	src := m.source(d.Source)
-	src.add(sealed{rec.Seq, end.UTC(), sha}, m.now)
+	seg := sealed{rec.Seq, earliest.UTC(), end.UTC(), d.Samples, sha}
+	src.add(seg, m.now)
 	if mark.After(src.watermark) {
 		src.watermark = mark.UTC()
 	}
 	if m.hold != nil && !mark.Before(m.hold.at) {
 		m.hold = nil
 	}
-	if len(src.series) == 0 {
+	if d.Earliest != nil && earliest.Before(m.now.Add(-AmendableFor)) {
+		m.tooLate++
+	}
+	if src.watched == 0 && (src.shelved == 0 || !seg.earliest.Before(src.shelfEnd)) {
 		return nil
 	}
 	samples, err := m.cfg.Segments.Load(d.SHA256)
@@ -537,75 +385,51 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 		return fmt.Errorf("segment %s: %w", d.SHA256, err)
 	}
 	touched := make(map[*prediction]bool)
+	var buf []byte
 	for i := range samples {
-		for _, se := range src.series[samples[i].Signal] {
-			if se.matches(&samples[i]) && src.insert(se, samples[i], origin{rec.Seq, sha}) {
-				se.touch(&samples[i], touched)
-			}
+		by := src.series[samples[i].Signal]
+		if by == nil {
+			continue
 		}
+		s := &samples[i]
+		buf = by.each(s, buf, func(se *series, sh *shelf) {
+			if se != nil && se.insert(*s, origin{rec.Seq, sha}) {
+				se.touch(s, touched)
+			}
+			if sh != nil {
+				sh.touch(s, touched)
+			}
+		})
 	}
+	return m.lookAt(touched, c)
+}
+
+// lookAt evaluates predictions in the order of their records; for those that
+// are on the shelves it loads their evidence again.
+func (m *Machine) lookAt(touched map[*prediction]bool, c cut) error {
 	list := make([]*prediction, 0, len(touched))
+	var shelved []*prediction
 	for p := range touched {
+		if p.shelved && !p.remembered() {
+			continue
+		}
 		list = append(list, p)
+		if p.shelved {
+			shelved = append(shelved, p)
+		}
 	}
 	slices.SortFunc(list, bySeq)
+	slices.SortFunc(shelved, bySeq)
+	if err := m.loadApart(shelved); err != nil {
+		return err
+	}
 	for _, p := range list {
-		if err := m.evaluate(p, c); err != nil {
+		if err := m.look(p, c); err != nil {
 			return err
 		}
+		p.putBack()
 	}
 	return nil
 }
 
-// touch marks the predictions whose outcome the sample may change.
-func (se *series) touch(s *criterion.Sample, touched map[*prediction]bool) {
-	for p := range se.watchers {
-		if p.state == WindowOpen && se == p.own && p.screen.Add(s) {
-			touched[p] = true
-		}
-		if p.state == Evaluable && !s.Time.Before(p.since) && !s.Time.After(p.window.End.Add(p.limits.Skew)) {
-			touched[p] = true
-		}
-	}
-}
-
-// evaluate resolves the prediction if the evidence decides it.
-func (m *Machine) evaluate(p *prediction, c cut) error {
-	ev := p.gather()
-	res := criterion.Evaluate(p.input(ev, p.state == Evaluable))
-	if res.Outcome == criterion.Unknown {
-		return nil
-	}
-	return m.resolve(p, c, ev, res)
-}
-
-func (p *prediction) input(ev evidence, closed bool) criterion.Input {
-	return criterion.Input{
-		Criterion: p.criterion, Registry: p.registry, Window: p.window, Samples: ev.samples, Closed: closed, Principal: p.key.principal,
-	}
-}
-
-// expire ends what was not executed, or what stayed unknown.
-func (m *Machine) expire(p *prediction, c cut) error {
-	if p.state == AwaitingAction {
-		return m.void(p, c, "not_executed", nil, "no such tool call by "+ledger.FormatTime(p.deadline))
-	}
-	ev := p.gather()
-	return m.resolve(p, c, ev, criterion.Evaluate(p.input(ev, p.state == Evaluable)))
-}
-
-// forget lets go of all that a prediction held, but for a hash of its name.
-func (m *Machine) forget(p *prediction) {
-	if p.state == AwaitingAction {
-		m.stopAwaiting(p)
-	}
-	if p.own != nil {
-		p.src.unwatch(p, p.own)
-	}
-	if p.beat != nil {
-		p.src.unwatch(p, p.beat)
-	}
-	delete(m.preds, p.key)
-	m.done[settledKey(p.key)] = struct{}{}
-	*p = prediction{seq: p.seq, state: Settled} // queues may still point at it
-}
+func bySeq(a, b *prediction) int { return cmp.Compare(a.seq, b.seq) }

@@ -42,8 +42,8 @@ func TestStates(t *testing.T) {
 			want{Settled, Void, "invalid", 1, "/all/0/signal", "", false}},
 		{"parse fails", strings.Replace(low, `"max"`, `"quantile"`, 1), func(*book) {},
 			want{Settled, Void, "invalid", 1, "/all/0/q", "", false}},
-		{"what this version does not evaluate", strings.Replace(low, `"expires_after"`, `"baseline":{"length":"1m","reduce":"max","op":">=","value":1},"expires_after"`, 1),
-			func(*book) {}, want{Settled, Void, "invalid", 1, "/baseline", "", false}},
+		{"a baseline longer than the cap", strings.Replace(low, `"expires_after"`, `"baseline":{"length":"8d","reduce":"max","op":">=","value":1},"expires_after"`, 1),
+			func(*book) {}, want{Settled, Void, "invalid", 1, "/baseline/length", "", false}},
 		{"no action needed", low, func(*book) {}, want{state: WindowOpen, armed: true}},
 		{"awaiting", killed, func(b *book) { b.tick(300) }, want{state: AwaitingAction}},
 		{"not executed", killed, func(b *book) { b.tick(300); b.tick(301) },
@@ -220,13 +220,6 @@ func TestStates(t *testing.T) {
 	}
 }
 
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 func TestForeknowledge(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -385,7 +378,14 @@ func genBook(t *rapid.T) *book {
 		strings.Replace(low, `"level","reduce":"max","op":"<=","value":60`, `"total","reduce":"increase","op":"==","value":0`, 1),
 		strings.Replace(low, `"level","reduce":"max","op":"<=","value":60`, `"happening","reduce":"count","op":"<","value":2`, 1),
 		strings.Replace(low, `"value":60`, `"value":60,"hold_for":"20s"`, 1), strings.Replace(low, `"level"`, `"nothing"`, 1),
+		strings.Replace(low, `"value":60}`, `"value":60},{"signal":"happening","reduce":"count","op":"<","value":3}`, 1),
+		strings.Replace(low, `"value":60}`, `"value":60},{"signal":"heat","reduce":"max","op":"<=","value":61}`, 1),
+		strings.Replace(strings.Replace(low, `"value":60}`, `"value":50},{"signal":"heat","reduce":"min","op":"<","value":55}`, 1), `"all"`, `"any"`, 1),
+		strings.Replace(killed, `"expires_after"`, `"baseline":{"length":"1m","reduce":"max","op":">","value":58},"expires_after"`, 1),
+		strings.Replace(low, `"expires_after"`, `"baseline":{"length":"1m","reduce":"avg","op":">","value":55},"expires_after"`, 1),
+		strings.Replace(killed, `"expires_after"`, `"controls":[{"labels":{"unit":"y"}}],"expires_after"`, 1),
 	}
+	var sent []criterion.Sample
 	now, mark := 0.0, 0.0
 	var steps []ledger.Seq
 	for i := range rapid.IntRange(5, 60).Draw(t, "records") {
@@ -404,16 +404,36 @@ func genBook(t *rapid.T) *book {
 				b.add(now, "operator/main", &events.ClockConfirmed{SteppedSeq: uint64(rapid.SampledFrom(steps).Draw(t, "confirmed"))})
 			}
 		case 6:
-			now += 500
+			now += rapid.SampledFrom([]float64{100, 500, 500, 500, 4 * 24 * 3600}).Draw(t, "idle")
 			b.tick(now)
+		case 7:
+			b.report(now, "operator/main", fmt.Sprint("p", rapid.IntRange(0, i).Draw(t, "reported")), rapid.SampledFrom([]string{Confirmed, Refuted}).Draw(t, "said"))
 		default:
 			mark = max(mark, now-float64(rapid.IntRange(-5, 20).Draw(t, "behind")))
+			source := rapid.SampledFrom([]string{"s", "s", "s", "hot"}).Draw(t, "source")
+			signals := map[string][]string{"s": {"beat", "level", "total", "happening"}, "hot": {"heat"}}[source]
 			var list []criterion.Sample
 			for range rapid.IntRange(0, 8).Draw(t, "samples") {
-				list = append(list, sample(rapid.SampledFrom([]string{"beat", "level", "total", "happening"}).Draw(t, "signal"),
-					now-float64(rapid.IntRange(0, 80).Draw(t, "age")), float64(rapid.IntRange(50, 62).Draw(t, "value"))))
+				s := sample(rapid.SampledFrom(signals).Draw(t, "signal"),
+					now-float64(rapid.IntRange(0, 80).Draw(t, "age")), float64(rapid.IntRange(50, 62).Draw(t, "value")))
+				if s.Source = source; s.Signal == "level" && rapid.IntRange(0, 3).Draw(t, "peer") == 0 {
+					s.Labels = map[string]string{"unit": "y"}
+				}
+				list = append(list, s)
 			}
-			b.seal(now, mark, list...)
+			if len(sent) > 0 && rapid.IntRange(0, 3).Draw(t, "again") == 0 {
+				// Sent again, now and then with other content, long after it was first.
+				s := rapid.SampledFrom(sent).Draw(t, "repeat")
+				if rapid.IntRange(0, 2).Draw(t, "changed") == 0 {
+					s.Value++
+				}
+				if s.Source == source {
+					list = append(list, s)
+				}
+			}
+			sent = append(sent, list...)
+			b.dated = rapid.IntRange(0, 4).Draw(t, "dated") > 0
+			b.sealOf(source, now, mark, list...)
 		}
 	}
 	return b
@@ -448,8 +468,8 @@ func TestRestartEmitsTheSame(t *testing.T) {
 	})
 }
 
-// The screen and the lazy loading must not move a cut: a machine that evaluates
-// every watched prediction at every record finds the same.
+// Screens, lazy loading and shelves must not move a cut: a machine that evaluates
+// every prediction, settled ones too, at every record finds the same.
 func TestCutsAreFirst(t *testing.T) {
 	r := testRegistry(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -470,7 +490,14 @@ func TestCutsAreFirst(t *testing.T) {
 			eager.out = nil
 			for _, p := range eager.preds {
 				if p.state == WindowOpen || p.state == Evaluable {
-					if err := eager.evaluate(p, cut{rec.Seq, rec.RecordedAt}); err != nil {
+					if err := eager.look(p, cut{rec.Seq, rec.RecordedAt}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for _, p := range eager.past {
+				if p.shelved || p.ruling.verdict == Unresolved {
+					if err := eager.lookAt(map[*prediction]bool{p: true}, cut{rec.Seq, rec.RecordedAt}); err != nil {
 						t.Fatal(err)
 					}
 				}

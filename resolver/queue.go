@@ -2,6 +2,7 @@ package resolver
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -44,4 +45,17 @@ func (q *timeQueue) next(due func(time.Time) bool) (timed, bool) {
 		return timed{}, false
 	}
 	return heap.Pop(q).(timed), true
+}
+
+// minSweep spares a small collection most of its sweeping.
+const minSweep = 64
+
+// sweep drops the entries that are not wanted any more once they may be more
+// than half of all, so that none waits for its time in memory.
+func (q *timeQueue) sweep(live int, wanted func(timed) bool) {
+	if len(*q) <= 2*live+minSweep {
+		return
+	}
+	*q = slices.DeleteFunc(*q, func(t timed) bool { return !wanted(t) })
+	heap.Init(q)
 }

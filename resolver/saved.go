@@ -9,20 +9,23 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"assay/events"
 	"assay/ledger"
 )
 
-// savedMachine is the state of a Machine but for its settled predictions. What
-// follows from it and the criteria is left out: deadlines, windows' ends, who
-// watches what, screens.
+// savedMachine is the state of a Machine but for the names of its settled
+// predictions. What follows from it and the criteria is left out: windows' ends
+// and baselines, who watches and waits for what, screens, shelves.
 type savedMachine struct {
 	Seq     ledger.Seq        `json:"seq"`
 	Now     time.Time         `json:"now"`
 	Hold    *savedHold        `json:"hold,omitzero"`
 	Skipped int               `json:"skipped,omitzero"`
+	TooLate int               `json:"too_late,omitzero"`
 	Open    []savedPrediction `json:"open"`    // in the order of their records
+	Past    []savedPrediction `json:"past"`    // settled and amendable, as Open
 	Sources []savedSource     `json:"sources"` // by first appearance
+	Actions []savedAction     `json:"actions"` // in ledger order
+	Gone    time.Time         `json:"gone,omitzero"`
 }
 
 type savedHold struct {
@@ -31,32 +34,67 @@ type savedHold struct {
 }
 
 type savedPrediction struct {
-	Principal  string     `json:"principal"`
-	PredID     string     `json:"pred_id"`
-	Seq        ledger.Seq `json:"seq"`
-	EventID    string     `json:"event_id"`
-	Episode    string     `json:"episode,omitzero"`
-	Namespace  string     `json:"namespace"`
-	Opp        *string    `json:"opportunity_id,omitzero"`
-	RecordedAt time.Time  `json:"recorded_at"`
-	Criterion  string     `json:"criterion"` // its bytes
-	Registry   string     `json:"registry_sha256"`
-	State      State      `json:"state"`
-	KnownTo    time.Time  `json:"known_to"`
-	Start      time.Time  `json:"start,omitzero"` // of the window, once it opened
+	Principal  string        `json:"principal"`
+	PredID     string        `json:"pred_id"`
+	Seq        ledger.Seq    `json:"seq"`
+	EventID    string        `json:"event_id"`
+	Episode    string        `json:"episode,omitzero"`
+	Namespace  string        `json:"namespace"`
+	Opp        *string       `json:"opportunity_id,omitzero"`
+	RecordedAt time.Time     `json:"recorded_at"`
+	P          float64       `json:"p"`
+	Criterion  string        `json:"criterion"` // its bytes
+	Registry   string        `json:"registry_sha256"`
+	State      State         `json:"state"`
+	KnownTo    []time.Time   `json:"known_to"`
+	Reports    []savedReport `json:"reports,omitzero"`
+	Act        *savedAction  `json:"act,omitzero"`
+	Start      time.Time     `json:"start,omitzero"` // of the window, once it opened
+	Since      time.Time     `json:"since,omitzero"` // as Start
+	Settled    *savedRuling  `json:"settled,omitzero"`
+}
+
+type savedReport struct {
+	Seq     ledger.Seq `json:"seq"`
+	Leaf    string     `json:"leaf"`
+	Who     string     `json:"who"`
+	Verdict string     `json:"verdict"`
+	Kind    string     `json:"kind"`
+}
+
+type savedAction struct {
+	Seq       ledger.Seq `json:"seq"`
+	Target    string     `json:"target,omitzero"`
+	Namespace string     `json:"namespace,omitzero"`
+	Start     time.Time  `json:"start"`
+	End       time.Time  `json:"end"`
+}
+
+type savedRuling struct {
+	Verdict   string     `json:"verdict"`
+	Reason    string     `json:"reason,omitzero"`
+	Kind      string     `json:"kind"`
+	LastID    string     `json:"last_id"`
+	LastCut   ledger.Seq `json:"last_cut"`
+	Foreknown string     `json:"foreknowledge"`
+	Until     time.Time  `json:"until"` // it can be amended
+	Shelved   bool       `json:"shelved,omitzero"`
 }
 
 type savedSource struct {
 	Name      string         `json:"name"`
 	Watermark time.Time      `json:"watermark"`
+	Forgotten time.Time      `json:"forgotten,omitzero"`
 	Segments  []savedSegment `json:"segments"`
 	Series    []savedSeries  `json:"series"`
 }
 
 type savedSegment struct {
-	Seq    ledger.Seq `json:"seq"`
-	End    time.Time  `json:"end,omitzero"` // of those that a source remembers
-	SHA256 string     `json:"sha256"`
+	Seq      ledger.Seq `json:"seq"`
+	Earliest time.Time  `json:"earliest,omitzero"`
+	End      time.Time  `json:"end,omitzero"` // of those that a source remembers
+	Samples  int64      `json:"samples,omitzero"`
+	SHA256   string     `json:"sha256"`
 }
 
 // savedSeries has its samples as a segment, and for each the place in Origins
@@ -73,25 +111,31 @@ type savedSeries struct {
 
 // save is the machine's state after its last record.
 func (m *Machine) save() savedMachine {
-	s := savedMachine{Seq: m.seq, Now: m.now, Skipped: m.skipped}
+	s := savedMachine{Seq: m.seq, Now: m.now, Skipped: m.skipped, TooLate: m.tooLate, Gone: m.actions.gone}
 	if m.hold != nil {
 		s.Hold = &savedHold{m.hold.seq, m.hold.at}
 	}
 	for _, p := range slices.SortedFunc(maps.Values(m.preds), bySeq) {
-		s.Open = append(s.Open, savedPrediction{
-			Principal: p.key.principal, PredID: p.key.predID, Seq: p.seq, EventID: p.eventID, Episode: p.episode, Namespace: p.namespace,
-			Opp: p.opp, RecordedAt: p.recordedAt, Criterion: string(p.raw), Registry: p.registry.HashString(), State: p.state,
-			KnownTo: p.knownTo, Start: p.window.Start,
-		})
+		s.Open = append(s.Open, p.save())
+	}
+	for _, p := range slices.SortedFunc(maps.Values(m.past), bySeq) {
+		s.Past = append(s.Past, p.save())
+	}
+	for i := range m.actions.list {
+		s.Actions = append(s.Actions, m.actions.list[i].save())
 	}
 	for _, src := range m.order {
-		out := savedSource{Name: src.name, Watermark: src.watermark}
+		out := savedSource{Name: src.name, Watermark: src.watermark, Forgotten: src.forgotten}
 		for _, seg := range src.segments {
-			out.Segments = append(out.Segments, savedSegment{seg.seq, seg.end, seg.sha.String()})
+			out.Segments = append(out.Segments, savedSegment{seg.seq, seg.earliest, seg.end, seg.samples, seg.sha.String()})
 		}
 		for _, signal := range slices.Sorted(maps.Keys(src.series)) {
-			for _, se := range src.series[signal] {
-				out.Series = append(out.Series, se.save(src.name))
+			by := src.series[signal]
+			if by.any != nil {
+				out.Series = append(out.Series, by.any.save())
+			}
+			for _, key := range slices.Sorted(maps.Keys(by.exact)) {
+				out.Series = append(out.Series, by.exact[key].save())
 			}
 		}
 		s.Sources = append(s.Sources, out)
@@ -99,10 +143,35 @@ func (m *Machine) save() savedMachine {
 	return s
 }
 
-func (se *series) save(source string) savedSeries {
+func (p *prediction) save() savedPrediction {
+	s := savedPrediction{
+		Principal: p.key.principal, PredID: p.key.predID, Seq: p.seq, EventID: p.eventID, Episode: p.episode, Namespace: p.namespace,
+		Opp: p.opp, RecordedAt: p.recordedAt, P: p.p, Criterion: string(p.raw), Registry: p.registry.HashString(), State: p.state,
+		KnownTo: p.knownTo, Start: p.window.Start, Since: p.since,
+	}
+	for _, r := range p.reports {
+		s.Reports = append(s.Reports, savedReport{r.seq, r.leaf.String(), r.who, r.verdict, r.kind})
+	}
+	if p.act != nil {
+		a := p.act.save()
+		s.Act = &a
+	}
+	if p.state == Settled {
+		s.Settled = &savedRuling{p.ruling.verdict, p.ruling.reason, p.ruling.kind, p.lastID, p.lastCut, p.foreknown, p.deadline, p.shelved}
+	}
+	return s
+}
+
+func (a *action) save() savedAction { return savedAction{a.seq, a.target, a.namespace, a.start, a.end} }
+
+func (s savedAction) action() action {
+	return action{s.Seq, s.Target, s.Namespace, s.Start.UTC(), s.End.UTC()}
+}
+
+func (se *series) save() savedSeries {
 	s := savedSeries{
 		Signal: se.signal, Labels: se.labels, AnyLabels: se.anyLabels, From: se.from,
-		Samples: string(EncodeSegment(source, slices.Clone(se.samples))),
+		Samples: string(EncodeSegment(se.src.name, slices.Clone(se.samples))),
 	}
 	places := make(map[origin]int)
 	for _, o := range se.origins {
@@ -120,32 +189,42 @@ func (se *series) save(source string) savedSeries {
 // restoreMachine is the machine that save was called on.
 func restoreMachine(cfg MachineConfig, s savedMachine, done map[ledger.Hash]struct{}) (*Machine, error) {
 	m := NewMachine(cfg)
-	m.seq, m.now, m.skipped, m.done = s.Seq, s.Now.UTC(), s.Skipped, done
+	m.seq, m.now, m.skipped, m.tooLate, m.done = s.Seq, s.Now.UTC(), s.Skipped, s.TooLate, done
 	if s.Hold != nil {
 		m.hold = &hold{s.Hold.Seq, s.Hold.At.UTC()}
 	}
+	for _, a := range s.Actions {
+		m.actions.note(a.action())
+	}
+	m.actions.gone = s.Gone.UTC()
 	for _, saved := range s.Sources {
-		src := m.source(saved.Name)
-		src.watermark = saved.Watermark.UTC()
-		for _, seg := range saved.Segments {
-			sha, err := ledger.ParseHash(seg.SHA256)
-			if err != nil {
-				return nil, fmt.Errorf("segment of record %d: %w", seg.Seq, err)
-			}
-			src.segments = append(src.segments, sealed{seg.Seq, seg.End.UTC(), sha})
-		}
-		for _, se := range saved.Series {
-			if err := src.restoreSeries(se); err != nil {
-				return nil, fmt.Errorf("series %s of %s: %w", se.Signal, saved.Name, err)
-			}
+		if err := m.source(saved.Name).restore(saved); err != nil {
+			return nil, err
 		}
 	}
-	for _, p := range s.Open {
+	for _, p := range slices.Concat(s.Open, s.Past) {
 		if err := m.restorePrediction(p); err != nil {
 			return nil, fmt.Errorf("prediction of record %d: %w", p.Seq, err)
 		}
 	}
 	return m, nil
+}
+
+func (src *source) restore(s savedSource) error {
+	src.watermark, src.forgotten = s.Watermark.UTC(), s.Forgotten.UTC()
+	for _, seg := range s.Segments {
+		sha, err := ledger.ParseHash(seg.SHA256)
+		if err != nil {
+			return fmt.Errorf("segment of record %d: %w", seg.Seq, err)
+		}
+		src.segments = append(src.segments, sealed{seg.Seq, seg.Earliest.UTC(), seg.End.UTC(), seg.Samples, sha})
+	}
+	for _, se := range s.Series {
+		if err := src.restoreSeries(se); err != nil {
+			return fmt.Errorf("series %s of %s: %w", se.Signal, s.Name, err)
+		}
+	}
+	return nil
 }
 
 func (src *source) restoreSeries(s savedSeries) error {
@@ -156,8 +235,11 @@ func (src *source) restoreSeries(s savedSeries) error {
 	if len(samples) != len(s.Brought) {
 		return fmt.Errorf("%w: %d samples with %d origins", ErrCorrupt, len(samples), len(s.Brought))
 	}
-	se := &series{signal: s.Signal, labels: s.Labels, anyLabels: s.AnyLabels, from: s.From.UTC(), watchers: make(map[*prediction]time.Time)}
-	src.series[s.Signal] = append(src.series[s.Signal], se)
+	se, fresh := src.find(s.Signal, s.Labels, s.AnyLabels)
+	if !fresh {
+		return fmt.Errorf("%w: saved twice", ErrCorrupt)
+	}
+	se.from = s.From.UTC()
 	var origins []origin
 	for _, o := range s.Origins {
 		sha, err := ledger.ParseHash(o.SHA256)
@@ -170,7 +252,7 @@ func (src *source) restoreSeries(s savedSeries) error {
 		if n < 0 || n >= len(origins) {
 			return fmt.Errorf("%w: no origin %d", ErrCorrupt, n)
 		}
-		src.insert(se, samples[i], origins[n])
+		se.insert(samples[i], origins[n])
 	}
 	return nil
 }
@@ -178,33 +260,68 @@ func (src *source) restoreSeries(s savedSeries) error {
 func (m *Machine) restorePrediction(s savedPrediction) error {
 	p := &prediction{
 		key: predKey{s.Principal, s.PredID}, seq: s.Seq, eventID: s.EventID, episode: s.Episode, namespace: s.Namespace, opp: s.Opp,
-		recordedAt: s.RecordedAt.UTC(), raw: jsontext.Value(s.Criterion), sha: hexSHA256([]byte(s.Criterion)), state: s.State, knownTo: s.KnownTo.UTC(),
+		recordedAt: s.RecordedAt.UTC(), p: s.P, raw: jsontext.Value(s.Criterion), state: s.State,
+	}
+	for _, t := range s.KnownTo {
+		p.knownTo = append(p.knownTo, t.UTC())
+	}
+	for _, r := range s.Reports {
+		leaf, err := ledger.ParseHash(r.Leaf)
+		if err != nil {
+			return err
+		}
+		p.reports = append(p.reports, report{r.Seq, leaf, r.Who, r.Verdict, r.Kind})
+	}
+	if s.Act != nil {
+		a := s.Act.action()
+		p.act = &a
 	}
 	var err error
 	if p.registry, err = m.registry(s.Registry); err != nil {
 		return err
 	}
-	if fault, ok := p.lint(&events.PredictionRecorded{Criterion: p.raw}); !ok {
-		return fmt.Errorf("%w: %w", ErrCorrupt, fault)
+	if err := p.parse(); err != nil {
+		return err
 	}
-	m.enter(p)
-	switch p.state {
-	case AwaitingAction:
-		if p.criterion.Action == nil {
-			return fmt.Errorf("%w: it awaits no action", ErrCorrupt)
-		}
+	if len(p.knownTo) != len(p.watches) {
+		return fmt.Errorf("%w: %d watermarks for %d clauses", ErrCorrupt, len(p.knownTo), len(p.watches))
+	}
+	return m.resume(p, s)
+}
+
+// resume puts a restored prediction where its state belongs.
+func (m *Machine) resume(p *prediction, s savedPrediction) error {
+	switch {
+	case p.state == AwaitingAction && p.criterion.Action != nil:
+		m.enter(p)
 		m.await(p)
 		return nil
-	case WindowOpen, Evaluable:
-	default:
+	case p.state != WindowOpen && p.state != Evaluable && (p.state != Settled || s.Settled == nil):
 		return fmt.Errorf("%w: its state is %d", ErrCorrupt, p.state)
 	}
-	m.open(p, s.Start.UTC())
-	if p.state == WindowOpen {
-		p.src.closing.add(p.window.End.Add(p.limits.Lateness), p)
+	p.place(s.Start.UTC())
+	p.since = s.Since.UTC()
+	m.pin(p)
+	if p.state == Settled {
+		r := s.Settled
+		p.ruling, p.lastID, p.lastCut, p.foreknown = ruling{r.Verdict, r.Reason, r.Kind}, r.LastID, r.LastCut, r.Foreknown
+		m.past[p.key] = p
+		m.schedule(p, r.Until.UTC())
+		if r.Shelved {
+			m.shelve(p)
+			return nil
+		}
+	} else {
+		m.enter(p)
+		m.schedule(p, p.window.End.Add(p.criterion.ExpiresAfter))
 	}
-	// Both series hold all that p needs, so that no segment is loaded.
-	return m.watch(p)
+	m.waitFor(p, false)
+	// Its series hold all that it needs, so that no segment is loaded.
+	if err := m.watch(p); err != nil {
+		return err
+	}
+	p.attend()
+	return nil
 }
 
 // settledKey stands for a prediction among the settled.

@@ -458,8 +458,11 @@ func TestServiceRestarts(t *testing.T) {
 			for _, body := range m.book.bodies {
 				rec, _ := ledger.ParseRecord(body)
 				if ev, err := events.Decode(rec.Event); err == nil {
-					if d, ok := ev.Data.(*events.PredictionResolved); ok {
+					switch d := ev.Data.(type) {
+					case *events.PredictionResolved:
 						out[ev.ID] = fmt.Sprint(d.PredID, d.Verdict, text(d.Reason), d.Evidence, d.CutSeq)
+					case *events.PredictionResolutionAmended:
+						out[ev.ID] = fmt.Sprint(d.PredID, d.Supersedes, d.Verdict, text(d.Reason), d.Evidence, d.CutSeq)
 					}
 				}
 			}

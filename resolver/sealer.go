@@ -73,9 +73,10 @@ type cursor struct {
 // segmentCut is a segment before it is sealed.
 type segmentCut struct {
 	cursor
-	first   uint64
-	samples []criterion.Sample
-	at      time.Time // arrival of its last batch
+	first    uint64
+	samples  []criterion.Sample
+	earliest time.Time // event time of its first sample
+	at       time.Time // arrival of its last batch
 }
 
 // cutter decides where segments end, by what the buffer holds alone, so that a
@@ -131,7 +132,7 @@ func (c *cutter) add(seq uint64, a telemetry.Arrival) (segmentCut, bool) {
 }
 
 func (c *cutter) cut(seq uint64, at time.Time) segmentCut {
-	out := segmentCut{first: c.first, samples: c.pending, at: at}
+	out := segmentCut{first: c.first, samples: c.pending, earliest: c.lo, at: at}
 	out.last, out.watermark, out.start = seq, c.mark, c.from.end
 	if out.start.IsZero() {
 		out.start = c.lo
@@ -301,11 +302,11 @@ func (s *Sealer) seal(ctx context.Context, cut segmentCut) error {
 // buffer.
 func (s *Sealer) event(cut segmentCut, sha string) ([]byte, error) {
 	component, capture := "sealer", "live"
-	start := events.FormatTime(cut.start)
+	start, earliest := events.FormatTime(cut.start), events.FormatTime(cut.earliest)
 	data := &events.TelemetrySealed{
 		Context: events.Context{Component: &component, Capture: &capture},
 		Source:  s.cfg.TelemetrySource, Start: start, End: events.FormatTime(cut.end), First: cut.first, Last: cut.last,
-		Watermark: events.FormatTime(cut.watermark), SHA256: sha, Samples: int64(len(cut.samples)),
+		Watermark: events.FormatTime(cut.watermark), SHA256: sha, Samples: int64(len(cut.samples)), Earliest: &earliest,
 	}
 	raw, err := events.Encode(&events.Event{
 		ID:     events.DerivedID(events.TypeTelemetrySealed, s.cfg.TelemetrySource, start).String(),

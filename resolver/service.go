@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
-	"unique"
 
-	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"assay/events"
@@ -70,16 +69,14 @@ type ServiceConfig struct {
 // them.
 type Service struct {
 	cfg     ServiceConfig
+	mu      sync.Mutex // held while a record is applied and while a work list is made
 	machine *Machine
 	sealers map[string]*Sealer
 
 	tree ledger.Tree // over what was looked at; whole at each checkpoint
 	tip  ledger.Hash // leaf of the last record of tree
 	head ledger.Hash // leaf of the last applied record
-	// What look learned of records that are not applied yet.
-	foreign map[ledger.Seq]bool
-	pins    map[uuid.UUID]string      // armed event id → registry hash
-	stored  map[uuid.UUID]ledger.Hash // armed and resolved event id → SHA-256 of its bytes
+	news news        // of records that are not applied yet
 
 	bodies [][]byte // that look read, from the first record that is not applied yet; nil when they were too many
 
@@ -106,6 +103,11 @@ type Stats struct {
 	// first of them was recorded; zero without any.
 	Open   int
 	Oldest time.Time
+	// Amendable counts the predictions settled within AmendableFor.
+	Amendable int
+	// TooLate counts the segments with samples that came too late to amend
+	// anything.
+	TooLate int
 	// Watermarks say up to where each source's telemetry is sealed.
 	Watermarks map[string]time.Time
 }
@@ -122,7 +124,9 @@ func (s *Service) Stats() Stats {
 // however many predictions there are.
 func (s *Service) note() {
 	m := s.machine
-	st := Stats{LedgerTime: m.now, Open: len(m.preds), Watermarks: make(map[string]time.Time, len(m.order))}
+	st := Stats{
+		LedgerTime: m.now, Open: len(m.preds), Amendable: len(m.past), TooLate: m.tooLate, Watermarks: make(map[string]time.Time, len(m.order)),
+	}
 	if p := m.oldest(); p != nil {
 		st.Oldest = p.recordedAt
 	}
@@ -159,49 +163,25 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 
 // reset puts the service before record 1.
 func (s *Service) reset() {
+	s.mu.Lock()
 	s.machine = NewMachine(s.machineConfig())
+	s.mu.Unlock()
 	s.tree, s.tip, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Hash{}
 	s.unproven, s.whole, s.saved = false, false, 0
 	s.bodies, s.pending, s.pendingBytes = nil, nil, 0
 	s.applied.Store(0)
 	s.skipped.Store(0)
-	s.forgetNews()
+	s.news = newNews()
 	for _, sealer := range s.sealers {
 		sealer.resume(cursor{})
 	}
 }
 
-// forgetNews drops what was learned of records that are applied by now: what
-// the fold still calls for lies behind them.
-func (s *Service) forgetNews() {
-	s.foreign = make(map[ledger.Seq]bool)
-	s.pins = make(map[uuid.UUID]string)
-	s.stored = make(map[uuid.UUID]ledger.Hash)
-}
-
 func (s *Service) machineConfig() MachineConfig {
 	return MachineConfig{
-		Registry: s.cfg.Registry, Registries: s.registry, Segments: BlobSegments{s.cfg.Blobs}, Resolver: s.cfg.Resolver, Source: s.cfg.Source,
-		Pinned:     func(id string) (string, bool) { sha, ok := s.pins[uuidOf(id)]; return sha, ok },
-		IsResolved: func(id string) bool { _, ok := s.stored[uuidOf(id)]; return ok },
+		Registry: s.cfg.Registry, Registries: registriesIn(s.cfg.Blobs), Segments: BlobSegments{s.cfg.Blobs}, Resolver: s.cfg.Resolver, Source: s.cfg.Source,
+		Pinned: func(id string) (string, bool) { return s.news.pinned(id) }, IsFinal: func(id string) bool { return s.news.isFinal(id) },
 	}
-}
-
-// uuidOf is the id as the maps hold it; what is no UUID is in none of them.
-func uuidOf(id string) uuid.UUID {
-	u, err := uuid.Parse(id)
-	if err != nil {
-		return uuid.Nil
-	}
-	return u
-}
-
-func (s *Service) registry(sha string) (*criterion.Registry, error) {
-	raw, err := s.cfg.Blobs.Get(sha)
-	if err != nil {
-		return nil, err
-	}
-	return criterion.ParseRegistry(raw)
 }
 
 // BlobSegments loads segments from a blob store.
@@ -332,7 +312,7 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	if s.Applied() < to || s.head != s.tip {
 		return permanent{fmt.Errorf("%w: it ended at %d, then at %d or with another record there", ErrBroken, to, s.Applied())}
 	}
-	s.forgetNews()
+	s.news = newNews() // what the fold still calls for lies behind
 	s.whole = true
 	s.note()
 	if s.Applied()-s.saved >= s.saveEvery {
@@ -378,7 +358,7 @@ func (s *Service) look(ctx context.Context, cp ledger.Checkpoint) error {
 			}
 			s.tip = ledger.Leaf(body)
 			s.tree.Append(s.tip)
-			s.learn(body)
+			s.news.learn(body)
 			if kept += len(body); keep && kept <= maxBodies {
 				s.bodies = append(s.bodies, body)
 			} else {
@@ -400,54 +380,29 @@ func (s *Service) look(ctx context.Context, cp ledger.Checkpoint) error {
 	return nil
 }
 
-// learn notes what a record says of others: that they are foreign, and that a
-// prediction is armed or resolved already.
-func (s *Service) learn(body []byte) {
-	rec, err := ledger.ParseRecord(body)
-	if err != nil {
-		return // apply judges it
-	}
-	role, _, _ := strings.Cut(rec.Principal, "/")
-	if role != "operator" && role != "resolver" {
-		return
-	}
-	ev, err := events.Decode(rec.Event)
-	if err != nil {
-		return
-	}
-	switch d := ev.Data.(type) {
-	case *events.ForeignAcknowledged:
-		if role == "operator" && d.Seq < uint64(rec.Seq) {
-			s.foreign[ledger.Seq(d.Seq)] = true
-		}
-	case *events.PredictionArmed:
-		if role == "resolver" {
-			s.pins[uuidOf(ev.ID)] = unique.Make(d.RegistrySHA256).Value()
-			s.stored[uuidOf(ev.ID)] = sha256.Sum256(rec.Event)
-		}
-	case *events.PredictionResolved:
-		if role == "resolver" {
-			s.stored[uuidOf(ev.ID)] = sha256.Sum256(rec.Event)
-		}
-	}
-}
-
 // apply checks the link, folds the record and publishes.
 func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error {
 	if seq != s.Applied()+1 {
 		return permanent{fmt.Errorf("%w: record %d after %d", ErrBroken, seq, s.Applied())}
 	}
 	rec, err := ledger.ParseRecord(body)
-	if !s.foreign[seq] {
+	if !s.news.foreign[seq] {
 		if err != nil {
 			return permanent{fmt.Errorf("%w: record %d: %w", ErrBroken, seq, err)}
 		}
 		if rec.Seq != seq || rec.Prev != s.head {
 			return permanent{fmt.Errorf("%w: record %d does not follow its predecessor", ErrBroken, seq)}
 		}
+		s.mu.Lock()
+		late := s.machine.TooLate()
 		emissions, err := s.machine.Apply(rec)
+		late = s.machine.TooLate() - late
+		s.mu.Unlock()
 		if err != nil {
 			return permanent{err}
+		}
+		if late > 0 {
+			s.cfg.Log.Warn().Uint64("seq", uint64(seq)).Msg("telemetry came more than seven days late: it amends nothing that was settled by then")
 		}
 		s.skipped.Store(uint64(s.machine.Skipped()))
 		s.tellSealer(rec)
@@ -485,7 +440,7 @@ const (
 // publish puts an emission among those that are sent together, unless the ledger
 // has it.
 func (s *Service) publish(ctx context.Context, e Emission) error {
-	if old, ok := s.stored[uuidOf(e.ID)]; ok {
+	if old, ok := s.news.stored[uuidOf(e.ID)]; ok {
 		if old != sha256.Sum256(e.Event) {
 			s.differs(e)
 		}

@@ -21,7 +21,7 @@ import (
 
 // The state file spares a start the fold from record 1:
 //
-//	assay-resolver-state 1 \n
+//	assay-resolver-state 2 \n
 //	one line of JSON (savedState) \n
 //	settledKey of every settled prediction, 32 bytes each, sorted
 //	SHA-256 of all that
@@ -30,7 +30,7 @@ import (
 // stands must still have that leaf, and its Merkle frontier must lead to the
 // signed checkpoint. Whatever does not fit, another version, rules or registry
 // included, is dropped, and the fold begins at record 1.
-const stateMagic = "assay-resolver-state 1\n"
+const stateMagic = "assay-resolver-state 2\n"
 
 // saveEvery is how many records are folded again at most, after a crash: some
 // five seconds' worth.
@@ -217,7 +217,10 @@ func (s *Service) resume(ctx context.Context, raw []byte, cp ledger.Checkpoint) 
 			sealer.resume(cursor{c.Start.UTC(), c.End.UTC(), c.Watermark.UTC(), c.Last})
 		}
 	}
-	s.machine, s.tree, s.tip, s.head = m, *st.tree, st.head, st.head
+	s.mu.Lock()
+	s.machine = m
+	s.mu.Unlock()
+	s.tree, s.tip, s.head = *st.tree, st.head, st.head
 	s.unproven, s.saved = cp.Size > uint64(at), at
 	s.applied.Store(uint64(at))
 	s.skipped.Store(uint64(m.Skipped()))

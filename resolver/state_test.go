@@ -71,7 +71,7 @@ func TestSettledPredictionsAreLetGo(t *testing.T) {
 	for seq := 2; seq < 10_000; seq++ {
 		m.forget(add(seq))
 	}
-	if len(m.ages) > 2+minAges+1 || m.oldest() != first {
+	if len(m.ages) > 2+minSweep+1 || m.oldest() != first {
 		t.Errorf("%d predictions are kept; the oldest is %+v", len(m.ages), m.oldest())
 	}
 	m.forget(first)
@@ -119,12 +119,12 @@ func TestRestoredFoldEmitsTheSame(t *testing.T) {
 // segments that a source remembers.
 func TestRestoredSamplesOutliveSegments(t *testing.T) {
 	const day = 24 * 3600
-	late := strings.Replace(low, `"10m"`, `"30d"`, 1)
+	late := strings.Replace(low, `"10m"`, `"60d"`, 1)
 	for _, restored := range []bool{false, true} {
 		b := newBook(t)
 		b.predict(0, "p", late)
 		b.seal(66, 65, ticks(5, 30, 1)...)
-		b.seal(20*day, 20*day-1, sample("beat", 20*day-2, 1))
+		b.seal(40*day, 40*day-1, sample("beat", 40*day-2, 1))
 		m := machineOf(b, testRegistry(t))
 		b.fold(m)
 		if n := len(m.order[0].segments); n != 1 {
@@ -134,7 +134,7 @@ func TestRestoredSamplesOutliveSegments(t *testing.T) {
 			m = reload(t, m)
 		}
 		b.blobs = make(map[string][]byte) // those of the past are not asked for
-		b.seal(20*day+1, 20*day, ticks(35, 60, 1)...)
+		b.seal(40*day+1, 40*day, ticks(35, 60, 1)...)
 		d := resolutions(t, b.fold(m))["p"]
 		if d == nil || d.Verdict != Confirmed || len(d.Evidence.Refs) != 2 {
 			t.Errorf("restored %v: %+v", restored, d)
@@ -254,7 +254,7 @@ func TestStateIsTrustedOnlyAsFarAsTheLedgerBearsItOut(t *testing.T) {
 		"empty":           {state: func([]byte) []byte { return []byte{} }},
 		"cut off":         {state: func(raw []byte) []byte { return raw[:len(raw)-1] }},
 		"a flipped bit":   {state: func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }},
-		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 1"), []byte("state 2"), 1)) }},
+		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 2"), []byte("state 3"), 1)) }},
 		"an unknown field": {state: func(raw []byte) []byte {
 			return reseal(bytes.Replace(raw, []byte(`"rules"`), []byte(`"later":1,"rules"`), 1))
 		}},

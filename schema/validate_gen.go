@@ -110,55 +110,58 @@ var (
 	words13 = []string{"context", "stepped_seq"}
 	words14 = []string{"context", "boot_id", "step_ns"}
 	words15 = []string{"context", "boot_id", "monotonic_delta_ns"}
-	words16 = []string{"temporal_only", "confounded", "above_base_rate", "controlled"}
-	words17 = []string{"kind"}
-	words18 = []string{"refs", "digest", "summary"}
-	words19 = []string{"none", "known", "knowable", "window_open"}
-	words20 = []string{"instrument", "record", "operator_report", "sandbox"}
-	words21 = []string{"telemetry", "operator", "sandbox"}
-	words22 = []string{"id", "kind", "key"}
-	words23 = []string{"confirmed", "refuted", "void", "unresolved"}
-	words24 = []string{"tool"}
-	words25 = []string{"==", "!=", "<", "<=", ">", ">="}
-	words26 = []string{"count", "increase", "max", "min", "avg", "last", "quantile"}
-	words27 = []string{"signal", "reduce", "op", "value"}
-	words28 = []string{"length", "reduce", "op", "value"}
-	words29 = []string{"labels"}
-	words30 = []string{"action_end", "recorded_at"}
-	words31 = []string{"anchor", "length"}
-	words32 = []string{"criterion_version", "window"}
-	words33 = []string{"application/json"}
-	words34 = []string{"1.0"}
-	words35 = []string{"specversion", "id", "source", "type", "time", "dataschema", "data"}
-	words36 = []string{"context", "exp_id", "tool_call_id"}
-	words37 = []string{"context", "exp_id", "observed"}
-	words38 = []string{"claim_id", "outcome"}
-	words39 = []string{"context", "exp_id", "discriminates"}
-	words40 = []string{"confirmed", "not_confirmed", "inconclusive"}
-	words41 = []string{"context", "claim_id", "result", "source", "direct"}
-	words42 = []string{"context", "action"}
-	words43 = []string{"add", "update", "remove"}
-	words44 = []string{"context", "op", "cause", "effect"}
-	words45 = []string{"context", "principal", "code", "size", "count"}
-	words46 = []string{"context", "seq", "sha256"}
-	words47 = []string{"context", "old_key", "new_key", "new_signature"}
-	words48 = []string{"context", "origin", "public_key", "recovery_key_sha256", "schema_sha256", "software"}
-	words49 = []string{"context", "size", "known_size", "known_root", "checkpoint", "accepted_by"}
-	words50 = []string{"context", "boot_id", "head_seq", "head_leaf", "software"}
-	words51 = []string{"why", "what_if", "which_fix", "root_cause", "will_x_help", "gap"}
-	words52 = []string{"context", "opportunity_id", "kind", "component", "detector_version", "text_span_hash"}
-	words53 = []string{"context", "what", "source", "direct"}
-	words54 = []string{"context", "pred_id", "registry_sha256", "window_open", "window_end", "cut_seq"}
-	words55 = []string{"context", "pred_id", "predicted_effect", "p", "criterion"}
-	words56 = []string{"late_telemetry", "corrected_telemetry", "engine"}
-	words57 = []string{"context", "pred_id", "supersedes", "cause", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
-	words58 = []string{"context", "pred_id", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
-	words59 = []string{"context", "pred_id"}
-	words60 = []string{"context", "source", "start", "end", "first", "last", "watermark", "sha256", "samples"}
-	words61 = []string{"cause", "effect"}
-	words62 = []string{"ok", "failed", "denied", "timeout"}
-	words63 = []string{"input_includes_cached", "input_excludes_cached"}
-	words64 = []string{"context", "tool_call_id", "tool", "status"}
+	words16 = []string{"n"}
+	words17 = []string{"temporal_only", "confounded", "above_base_rate", "controlled"}
+	words18 = []string{"windows", "confirmed", "episodes"}
+	words19 = []string{"kind"}
+	words20 = []string{"refs", "digest", "summary"}
+	words21 = []string{"none", "known", "knowable", "window_open"}
+	words22 = []string{"instrument", "record", "operator_report", "sandbox"}
+	words23 = []string{"telemetry", "operator", "sandbox"}
+	words24 = []string{"id", "kind", "key"}
+	words25 = []string{"confirmed", "refuted", "void", "unresolved"}
+	words26 = []string{"tool"}
+	words27 = []string{"==", "!=", "<", "<=", ">", ">="}
+	words28 = []string{"count", "increase", "max", "min", "avg", "last", "quantile"}
+	words29 = []string{"signal", "reduce", "op", "value"}
+	words30 = []string{"length", "reduce", "op", "value"}
+	words31 = []string{"labels"}
+	words32 = []string{"action_end", "recorded_at"}
+	words33 = []string{"anchor", "length"}
+	words34 = []string{"criterion_version", "window"}
+	words35 = []string{"application/json"}
+	words36 = []string{"1.0"}
+	words37 = []string{"specversion", "id", "source", "type", "time", "dataschema", "data"}
+	words38 = []string{"context", "exp_id", "tool_call_id"}
+	words39 = []string{"context", "exp_id", "observed"}
+	words40 = []string{"claim_id", "outcome"}
+	words41 = []string{"context", "exp_id", "discriminates"}
+	words42 = []string{"confirmed", "not_confirmed", "inconclusive"}
+	words43 = []string{"context", "claim_id", "result", "source", "direct"}
+	words44 = []string{"context", "action"}
+	words45 = []string{"add", "update", "remove"}
+	words46 = []string{"context", "op", "cause", "effect"}
+	words47 = []string{"context", "principal", "code", "size", "count"}
+	words48 = []string{"context", "seq", "sha256"}
+	words49 = []string{"context", "old_key", "new_key", "new_signature"}
+	words50 = []string{"context", "origin", "public_key", "recovery_key_sha256", "schema_sha256", "software"}
+	words51 = []string{"context", "size", "known_size", "known_root", "checkpoint", "accepted_by"}
+	words52 = []string{"context", "boot_id", "head_seq", "head_leaf", "software"}
+	words53 = []string{"why", "what_if", "which_fix", "root_cause", "will_x_help", "gap"}
+	words54 = []string{"context", "opportunity_id", "kind", "component", "detector_version", "text_span_hash"}
+	words55 = []string{"confirmed", "refuted"}
+	words56 = []string{"context", "what", "source", "direct"}
+	words57 = []string{"context", "pred_id", "registry_sha256", "window_open", "window_end", "cut_seq"}
+	words58 = []string{"context", "pred_id", "predicted_effect", "p", "criterion"}
+	words59 = []string{"late_telemetry", "corrected_telemetry", "engine", "operator_report"}
+	words60 = []string{"context", "pred_id", "supersedes", "cause", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
+	words61 = []string{"context", "pred_id", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
+	words62 = []string{"context", "pred_id"}
+	words63 = []string{"context", "source", "start", "end", "first", "last", "watermark", "sha256", "samples"}
+	words64 = []string{"cause", "effect"}
+	words65 = []string{"ok", "failed", "denied", "timeout"}
+	words66 = []string{"input_includes_cached", "input_excludes_cached"}
+	words67 = []string{"context", "tool_call_id", "tool", "status"}
 )
 
 var pattern0 = pattern{
@@ -988,9 +991,20 @@ func (s *scan) commonAttribution() bool {
 	for s.more('}') {
 		name, off := s.name()
 		switch string(name) {
+		case "controls":
+			s.once(&seen, 1)
+			ok = s.null() || s.commonControls()
 		case "kind":
 			s.once(&seen, 0)
-			ok = s.enum(words16)
+			ok = s.enum(words17)
+		case "others":
+			s.once(&seen, 2)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool {
+				return s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+			})
+		case "placebo":
+			s.once(&seen, 3)
+			ok = s.null() || s.commonPlacebo()
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1000,7 +1014,74 @@ func (s *scan) commonAttribution() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words17)
+		return s.missing(start, seen, required, words19)
+	}
+	return true
+}
+
+func (s *scan) commonControls() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "changed":
+			s.once(&seen, 1)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "n":
+			s.once(&seen, 0)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words16)
+	}
+	return true
+}
+
+func (s *scan) commonPlacebo() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "confirmed":
+			s.once(&seen, 1)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "episodes":
+			s.once(&seen, 2)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "k":
+			s.once(&seen, 3)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "upper":
+			s.once(&seen, 4)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "windows":
+			s.once(&seen, 0)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words18)
 	}
 	return true
 }
@@ -1017,6 +1098,11 @@ func (s *scan) commonEvidence() bool {
 		case "digest":
 			s.once(&seen, 1)
 			ok = s.match(&pattern3, 0, 64)
+		case "outcomes":
+			s.once(&seen, 3)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool {
+				return s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+			})
 		case "refs":
 			s.once(&seen, 0)
 			ok = s.array(0, 512, func(s *scan) bool { return s.match(&pattern3, 0, 64) })
@@ -1032,7 +1118,7 @@ func (s *scan) commonEvidence() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words18)
+		return s.missing(start, seen, required, words20)
 	}
 	return true
 }
@@ -1054,7 +1140,7 @@ func (s *scan) commonResolver() bool {
 			ok = s.match(&pattern6, 0, 256)
 		case "kind":
 			s.once(&seen, 1)
-			ok = s.enum(words21)
+			ok = s.enum(words23)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1064,7 +1150,7 @@ func (s *scan) commonResolver() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words22)
+		return s.missing(start, seen, required, words24)
 	}
 	return true
 }
@@ -1127,7 +1213,7 @@ func (s *scan) criterion() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words32)
+		return s.missing(start, seen, required, words34)
 	}
 	if given == 0 || given&(given-1) != 0 {
 		return s.fail(start, CodeBadValue, "want exactly one of all, any")
@@ -1162,7 +1248,7 @@ func (s *scan) criterionAction() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words24)
+		return s.missing(start, seen, required, words26)
 	}
 	return true
 }
@@ -1187,13 +1273,13 @@ func (s *scan) criterionClause() bool {
 			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 1000000000})
 		case "op":
 			s.once(&seen, 2)
-			ok = s.enum(words25)
+			ok = s.enum(words27)
 		case "q":
 			s.once(&seen, 7)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "reduce":
 			s.once(&seen, 1)
-			ok = s.enum(words26)
+			ok = s.enum(words28)
 		case "signal":
 			s.once(&seen, 0)
 			ok = s.match(&pattern12, 0, 128)
@@ -1209,7 +1295,7 @@ func (s *scan) criterionClause() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words27)
+		return s.missing(start, seen, required, words29)
 	}
 	return true
 }
@@ -1250,13 +1336,13 @@ func (s *scan) criterionBaseline() bool {
 			ok = s.match(&pattern10, 0, 12)
 		case "op":
 			s.once(&seen, 2)
-			ok = s.enum(words25)
+			ok = s.enum(words27)
 		case "q":
 			s.once(&seen, 4)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "reduce":
 			s.once(&seen, 1)
-			ok = s.enum(words26)
+			ok = s.enum(words28)
 		case "value":
 			s.once(&seen, 3)
 			ok = s.float(bounds{})
@@ -1269,7 +1355,7 @@ func (s *scan) criterionBaseline() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words28)
+		return s.missing(start, seen, required, words30)
 	}
 	return true
 }
@@ -1295,7 +1381,7 @@ func (s *scan) criterionControlsItem() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words29)
+		return s.missing(start, seen, required, words31)
 	}
 	return true
 }
@@ -1342,7 +1428,7 @@ func (s *scan) criterionWindow() bool {
 		switch string(name) {
 		case "anchor":
 			s.once(&seen, 0)
-			ok = s.enum(words30)
+			ok = s.enum(words32)
 		case "length":
 			s.once(&seen, 1)
 			ok = s.match(&pattern10, 0, 12)
@@ -1358,7 +1444,7 @@ func (s *scan) criterionWindow() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words31)
+		return s.missing(start, seen, required, words33)
 	}
 	return true
 }
@@ -1388,7 +1474,7 @@ func (s *scan) envelope() bool {
 			ok = s.data()
 		case "datacontenttype":
 			s.once(&seen, 9)
-			ok = s.enum(words33)
+			ok = s.enum(words35)
 		case "dataref":
 			s.once(&seen, 10)
 			ok = s.text(1, 512)
@@ -1411,7 +1497,7 @@ func (s *scan) envelope() bool {
 			ok = s.text(1, 256)
 		case "specversion":
 			s.once(&seen, 0)
-			ok = s.enum(words34)
+			ok = s.enum(words36)
 		case "subject":
 			s.once(&seen, 13)
 			ok = s.text(1, 256)
@@ -1432,7 +1518,7 @@ func (s *scan) envelope() bool {
 	}
 	const required = 1<<7 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words35)
+		return s.missing(start, seen, required, words37)
 	}
 	return true
 }
@@ -1486,7 +1572,7 @@ func (s *scan) experimentExecuted() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words36)
+		return s.missing(start, seen, required, words38)
 	}
 	return true
 }
@@ -1521,7 +1607,7 @@ func (s *scan) experimentObserved() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words37)
+		return s.missing(start, seen, required, words39)
 	}
 	return true
 }
@@ -1559,7 +1645,7 @@ func (s *scan) experimentProposed() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words39)
+		return s.missing(start, seen, required, words41)
 	}
 	return true
 }
@@ -1588,7 +1674,7 @@ func (s *scan) experimentProposedPredictedItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words38)
+		return s.missing(start, seen, required, words40)
 	}
 	return true
 }
@@ -1616,10 +1702,10 @@ func (s *scan) fixRechecked() bool {
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
 		case "result":
 			s.once(&seen, 2)
-			ok = s.enum(words40)
+			ok = s.enum(words42)
 		case "source":
 			s.once(&seen, 3)
-			ok = s.enum(words20)
+			ok = s.enum(words22)
 		case "tool_call_id":
 			s.once(&seen, 6)
 			ok = s.null() || s.match(&pattern0, 0, 128)
@@ -1632,7 +1718,7 @@ func (s *scan) fixRechecked() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words41)
+		return s.missing(start, seen, required, words43)
 	}
 	return true
 }
@@ -1667,7 +1753,7 @@ func (s *scan) gateChosen() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words42)
+		return s.missing(start, seen, required, words44)
 	}
 	return true
 }
@@ -1701,7 +1787,7 @@ func (s *scan) graphWritten() bool {
 			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "op":
 			s.once(&seen, 1)
-			ok = s.enum(words43)
+			ok = s.enum(words45)
 		case "polarity":
 			s.once(&seen, 7)
 			ok = s.null() || s.enum(words3)
@@ -1729,7 +1815,7 @@ func (s *scan) graphWritten() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words44)
+		return s.missing(start, seen, required, words46)
 	}
 	return true
 }
@@ -1776,7 +1862,7 @@ func (s *scan) intakeRejected() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words45)
+		return s.missing(start, seen, required, words47)
 	}
 	return true
 }
@@ -1808,7 +1894,7 @@ func (s *scan) ledgerForeignAcknowledged() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words46)
+		return s.missing(start, seen, required, words48)
 	}
 	return true
 }
@@ -1852,7 +1938,7 @@ func (s *scan) ledgerKeyRotated() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words47)
+		return s.missing(start, seen, required, words49)
 	}
 	return true
 }
@@ -1893,7 +1979,7 @@ func (s *scan) ledgerOpened() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words48)
+		return s.missing(start, seen, required, words50)
 	}
 	return true
 }
@@ -1934,7 +2020,7 @@ func (s *scan) ledgerRestored() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words49)
+		return s.missing(start, seen, required, words51)
 	}
 	return true
 }
@@ -1972,7 +2058,7 @@ func (s *scan) loggerStarted() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words50)
+		return s.missing(start, seen, required, words52)
 	}
 	return true
 }
@@ -1997,7 +2083,7 @@ func (s *scan) opportunityDetected() bool {
 			ok = s.text(1, 256)
 		case "kind":
 			s.once(&seen, 2)
-			ok = s.enum(words51)
+			ok = s.enum(words53)
 		case "opportunity_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
@@ -2016,7 +2102,7 @@ func (s *scan) opportunityDetected() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words52)
+		return s.missing(start, seen, required, words54)
 	}
 	return true
 }
@@ -2045,9 +2131,18 @@ func (s *scan) outcomeRecorded() bool {
 		case "observed_at":
 			s.once(&seen, 6)
 			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+		case "pred_id":
+			s.once(&seen, 7)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "pred_principal":
+			s.once(&seen, 8)
+			ok = s.null() || s.match(&pattern7, 0, 65)
 		case "source":
 			s.once(&seen, 2)
-			ok = s.enum(words20)
+			ok = s.enum(words22)
+		case "verdict":
+			s.once(&seen, 9)
+			ok = s.null() || s.enum(words55)
 		case "what":
 			s.once(&seen, 1)
 			ok = s.text(0, 2000)
@@ -2060,7 +2155,7 @@ func (s *scan) outcomeRecorded() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words53)
+		return s.missing(start, seen, required, words56)
 	}
 	return true
 }
@@ -2101,7 +2196,7 @@ func (s *scan) predictionArmed() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words54)
+		return s.missing(start, seen, required, words57)
 	}
 	return true
 }
@@ -2145,7 +2240,7 @@ func (s *scan) predictionRecorded() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words55)
+		return s.missing(start, seen, required, words58)
 	}
 	return true
 }
@@ -2164,7 +2259,7 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.commonAttribution()
 		case "cause":
 			s.once(&seen, 3)
-			ok = s.enum(words56)
+			ok = s.enum(words59)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
@@ -2182,7 +2277,7 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.commonEvidence()
 		case "foreknowledge":
 			s.once(&seen, 10)
-			ok = s.enum(words19)
+			ok = s.enum(words21)
 		case "pred_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
@@ -2203,7 +2298,7 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.match(&pattern9, 0, 36)
 		case "verdict":
 			s.once(&seen, 4)
-			ok = s.enum(words23)
+			ok = s.enum(words25)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2213,7 +2308,7 @@ func (s *scan) predictionResolutionAmended() bool {
 	}
 	const required = 1<<14 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words57)
+		return s.missing(start, seen, required, words60)
 	}
 	return true
 }
@@ -2247,7 +2342,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.commonEvidence()
 		case "foreknowledge":
 			s.once(&seen, 8)
-			ok = s.enum(words19)
+			ok = s.enum(words21)
 		case "pointer":
 			s.once(&seen, 12)
 			ok = s.null() || s.text(0, 1024)
@@ -2268,7 +2363,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.boolean()
 		case "verdict":
 			s.once(&seen, 2)
-			ok = s.enum(words23)
+			ok = s.enum(words25)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2278,7 +2373,7 @@ func (s *scan) predictionResolved() bool {
 	}
 	const required = 1<<12 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words58)
+		return s.missing(start, seen, required, words61)
 	}
 	return true
 }
@@ -2310,7 +2405,7 @@ func (s *scan) predictionWithdrawn() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words59)
+		return s.missing(start, seen, required, words62)
 	}
 	return true
 }
@@ -2327,6 +2422,9 @@ func (s *scan) telemetrySealed() bool {
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
+		case "earliest":
+			s.once(&seen, 9)
+			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "end":
 			s.once(&seen, 3)
 			ok = s.timestamp(&pattern4, 0, 35)
@@ -2360,7 +2458,7 @@ func (s *scan) telemetrySealed() bool {
 	}
 	const required = 1<<9 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words60)
+		return s.missing(start, seen, required, words63)
 	}
 	return true
 }
@@ -2406,7 +2504,7 @@ func (s *scan) toolCalled() bool {
 			ok = s.null() || s.timestamp(&pattern4, 0, 35)
 		case "status":
 			s.once(&seen, 3)
-			ok = s.enum(words62)
+			ok = s.enum(words65)
 		case "target":
 			s.once(&seen, 13)
 			ok = s.null() || s.text(1, 256)
@@ -2421,7 +2519,7 @@ func (s *scan) toolCalled() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "usage_convention":
 			s.once(&seen, 15)
-			ok = s.null() || s.enum(words63)
+			ok = s.null() || s.enum(words66)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2431,7 +2529,7 @@ func (s *scan) toolCalled() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words64)
+		return s.missing(start, seen, required, words67)
 	}
 	return true
 }
@@ -2460,7 +2558,7 @@ func (s *scan) toolCalledReturnedEdgesItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words61)
+		return s.missing(start, seen, required, words64)
 	}
 	return true
 }

@@ -75,7 +75,11 @@ type cli struct {
 	Fsck        fsckCmd        `cmd:"" help:"Check an export from its files alone."`
 	Replay      replayCmd      `cmd:"" help:"Rebuild every view from record 1 and compare the digest."`
 	Snapshot    snapshotCmd    `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`
+	Predictions predictionsCmd `cmd:"" help:"List predictions that wait for their verdict, or have none, and say why."`
+	Confirm     confirmCmd     `cmd:"" help:"Report the outcome of a prediction as an operator; it counts where telemetry says nothing."`
+	Resolve     resolveCmd     `cmd:"" help:"Recompute every resolution from ledger and segments and compare it with the stored one."`
 	Score       scoreCmd       `cmd:"" help:"Compute the metrics, with their denominators."`
+	Criterion   criterionCmd   `cmd:"" help:"Check a prediction's criterion, or try it on telemetry."`
 	Key         keyCmd         `cmd:"" help:"List and change the key that signs the ledger."`
 	Foreign     foreignCmd     `cmd:"" help:"Deal with messages that the logger did not write."`
 	Witness     witnessCmd     `cmd:"" help:"Cosign the checkpoints of logs, as long as each extends the one before it."`

@@ -33,7 +33,7 @@ var rooms = map[string][]string{
 	"projector/view":      {"projector", "events", "ledger", "internal"},
 	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
-	"resolver/criterion":  {"ledger"},
+	"resolver/criterion":  {"ledger", "schema"},
 	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},
 	"internal":            {"ledger"},
 	"cmd":                 {"*"},

@@ -53,6 +53,7 @@ type PredictionCoverage struct {
 	Refuted    int64 `json:"refuted"`
 	Void       int64 `json:"void"`
 	Unresolved int64 `json:"unresolved"`
+	Reported   int64 `json:"reported"`            // of the unresolved, on whose outcome operators reported
 	NotDue     int64 `json:"not_due"`             // no verdict yet
 	Young      int64 `json:"younger_than_7_days"` // not in the ratio
 	Total      Tally `json:"all"`                 // of any age
@@ -65,6 +66,7 @@ type Tally struct {
 	Refuted    int64 `json:"refuted"`
 	Void       int64 `json:"void"`
 	Unresolved int64 `json:"unresolved"`
+	Reported   int64 `json:"reported"` // of the unresolved, on whose outcome operators reported
 	Open       int64 `json:"open"`
 }
 
@@ -103,9 +105,10 @@ func scored(p *view.Prediction) bool {
 	return f != nil && f.Scorable && (p.Promise == nil || *p.Promise)
 }
 
+// decided says that telemetry gave a verdict; a report is none.
 func decided(p *view.Prediction) bool {
 	f := p.Final()
-	return f != nil && (f.Verdict == view.VerdictConfirmed || f.Verdict == view.VerdictRefuted)
+	return f != nil && !f.IsReport() && (f.Verdict == view.VerdictConfirmed || f.Verdict == view.VerdictRefuted)
 }
 
 func (c *computer) claims() error {
@@ -250,11 +253,11 @@ func (c *computer) predictions() error {
 	return err
 }
 
-// fillable is an unresolved prediction that would have been scored: nothing
-// known beforehand, recorded in time.
+// fillable is a prediction that telemetry left unresolved and that would have been
+// scored: nothing known beforehand, recorded in time.
 func fillable(p *view.Prediction) bool {
 	f := p.Final()
-	return f != nil && f.Verdict == view.VerdictUnresolved && (f.Foreknowledge == "" || f.Foreknowledge == "none") &&
+	return f != nil && (f.Verdict == view.VerdictUnresolved || f.IsReport()) && (f.Foreknowledge == "" || f.Foreknowledge == "none") &&
 		(p.Promise == nil || *p.Promise)
 }
 
@@ -265,15 +268,16 @@ func (t *Tally) add(p *view.Prediction) {
 		t.Open++
 		return
 	}
-	switch f.Verdict {
-	case view.VerdictConfirmed:
-		t.Confirmed++
-	case view.VerdictRefuted:
-		t.Refuted++
-	case view.VerdictVoid:
+	switch {
+	case f.Verdict == view.VerdictVoid:
 		t.Void++
-	default:
+	case f.Verdict == view.VerdictUnresolved || f.IsReport():
 		t.Unresolved++
+		count(&t.Reported, p.Report != nil)
+	case f.Verdict == view.VerdictConfirmed:
+		t.Confirmed++
+	case f.Verdict == view.VerdictRefuted:
+		t.Refuted++
 	}
 }
 
@@ -284,6 +288,7 @@ func (c *PredictionCoverage) add(p *view.Prediction) {
 	c.Refuted += t.Refuted
 	c.Void += t.Void
 	c.Unresolved += t.Unresolved
+	c.Reported += t.Reported
 	c.NotDue += t.Open
 }
 

@@ -20,7 +20,7 @@ func (s *Score) Text() string {
 		u.Count, u.Asserted, u.ByPrediction, u.ByRecheck, u.AssertedAfter)
 	line("  per 100 opportunities", "%s (%d conclusions, %d opportunities)", number(u.Per100.Value), u.Per100.Numerator, u.Per100.Denominator)
 	line("claims resolved", "%s (without prediction %d; younger than 7 days %d)", c.Rate, c.WithoutPrediction, c.Young)
-	line("predictions resolved", "%s (void %d, unresolved %d, not due %d; younger than 7 days %d)", p.Rate, p.Void, p.Unresolved, p.NotDue, p.Young)
+	line("predictions resolved", "%s (void %d, unresolved %d of which reported %d, not due %d; younger than 7 days %d)", p.Rate, p.Void, p.Unresolved, p.Reported, p.NotDue, p.Young)
 	line("predictions of any age", "%d: confirmed %d, refuted %d, void %d, unresolved %d, open %d",
 		p.Total.Recorded, p.Total.Confirmed, p.Total.Refuted, p.Total.Void, p.Total.Unresolved, p.Total.Open)
 	k := s.Calibration

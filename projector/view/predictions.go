@@ -39,6 +39,9 @@ type Prediction struct {
 	// Amendment is the latest amendment because of telemetry; one by another
 	// engine is listed, not scored.
 	Amendment *Resolution `json:"amendment,omitzero"`
+	// Report is the ruling that rests on what operators reported, where telemetry
+	// left the prediction unknown; it is never scored.
+	Report *Resolution `json:"report,omitzero"`
 	// LastChange is the event id that an amendment has to supersede.
 	LastChange string `json:"last_change,omitzero"`
 	// Duplicates counts further resolutions and armings; they have no effect.
@@ -77,7 +80,11 @@ type Resolution struct {
 	Foreknowledge string                  `json:"foreknowledge"`
 	Scorable      bool                    `json:"scorable"`
 	Attribution   string                  `json:"attribution"`
+	Others        []uint64                `json:"others,omitzero"` // other actions on the target
+	BaseRate      *events.Placebo         `json:"base_rate,omitzero"`
+	Controls      *events.Controls        `json:"controls,omitzero"`
 	Evidence      []string                `json:"evidence,omitzero"` // segment digests
+	Outcomes      []uint64                `json:"outcomes,omitzero"` // records of the reports that it rests on
 	Summary       string                  `json:"summary"`
 	Resolver      events.ResolverIdentity `json:"resolver"`
 }
@@ -89,6 +96,12 @@ func (r *Resolution) KnownAt() ledger.Seq {
 		return r.CutSeq
 	}
 	return r.Seq
+}
+
+// IsReport says that the ruling rests on what operators reported, for telemetry
+// left the prediction unknown.
+func (r *Resolution) IsReport() bool {
+	return r.Resolver.Kind == kindOperator || r.Resolver.Kind == kindSandbox
 }
 
 // Verdicts and states.
@@ -105,6 +118,10 @@ const (
 	stateAmended   = "amended"
 
 	causeEngine = "engine"
+	causeReport = "operator_report"
+
+	kindOperator = "operator"
+	kindSandbox  = "sandbox"
 
 	orphanUnresolved = "unresolved" // an amendment of nothing
 	orphanSupersedes = "supersedes" // an amendment of something else than the last change
@@ -117,7 +134,8 @@ const (
 )
 
 // Final is what a prediction is scored by: the latest telemetry amendment, else
-// the resolution; nil while it is open.
+// the resolution; nil while it is open. A report among them stands for what
+// telemetry left unknown.
 func (p *Prediction) Final() *Resolution {
 	if p.Amendment != nil {
 		return p.Amendment
@@ -130,7 +148,7 @@ func (p *Prediction) introducedBy() string { return p.EventID }
 type predictions struct{}
 
 func (predictions) Name() string { return Predictions }
-func (predictions) Version() int { return 1 }
+func (predictions) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (predictions) Apply(b *projector.Batch, r *projector.Record) error {
@@ -232,9 +250,18 @@ func resolve(p *Prediction, r *projector.Record, d *events.PredictionResolved) {
 	p.Resolution = &Resolution{
 		Seq: r.Seq, EventID: r.Event.ID, RecordedAt: r.RecordedAt, Principal: r.Principal,
 		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), Engine: d.Engine,
-		Foreknowledge: d.Foreknowledge, Scorable: d.Scorable, Attribution: d.Attribution.Kind,
-		Evidence: d.Evidence.Refs, Summary: d.Evidence.Summary, Resolver: d.Resolver,
+		Foreknowledge: d.Foreknowledge, Scorable: d.Scorable, Resolver: d.Resolver,
 	}
+	p.Resolution.rest(d.Attribution, d.Evidence)
+	if p.Resolution.IsReport() {
+		p.Report = p.Resolution
+	}
+}
+
+// rest takes what the ruling rests on.
+func (r *Resolution) rest(a events.Attribution, e events.ResolutionEvidence) {
+	r.Attribution, r.Others, r.BaseRate, r.Controls = a.Kind, a.Others, a.Placebo, a.Controls
+	r.Evidence, r.Outcomes, r.Summary = e.Refs, e.Outcomes, e.Summary
 }
 
 func amend(b *projector.Batch, p *Prediction, r *projector.Record, d *events.PredictionResolutionAmended) {
@@ -249,9 +276,9 @@ func amend(b *projector.Batch, p *Prediction, r *projector.Record, d *events.Pre
 	a := Resolution{
 		Seq: r.Seq, EventID: r.Event.ID, RecordedAt: r.RecordedAt, Principal: r.Principal, Cause: d.Cause,
 		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), Engine: d.Engine,
-		Foreknowledge: d.Foreknowledge, Scorable: d.Scorable, Attribution: d.Attribution.Kind,
-		Evidence: d.Evidence.Refs, Summary: d.Evidence.Summary, Resolver: d.Resolver,
+		Foreknowledge: d.Foreknowledge, Scorable: d.Scorable, Resolver: d.Resolver,
 	}
+	a.rest(d.Attribution, d.Evidence)
 	entry, _ := projector.Edit[Resolution](b, key(amendmentKind, p.Namespace, p.PredID, projector.SeqKey(r.Seq)))
 	*entry = a
 	if r.RecordedAt.After(p.Resolution.RecordedAt.Add(AmendableFor)) {
@@ -259,8 +286,12 @@ func amend(b *projector.Batch, p *Prediction, r *projector.Record, d *events.Pre
 		return
 	}
 	p.LastChange = r.Event.ID
-	if d.Cause != causeEngine {
-		p.State, p.Amendment = stateAmended, &a
+	switch d.Cause {
+	case causeEngine:
+	case causeReport:
+		p.State, p.Report = stateAmended, &a
+	default:
+		p.State, p.Amendment, p.Report = stateAmended, &a, nil
 	}
 }
 

@@ -48,7 +48,7 @@ func (d *Decoder) Sample(raw []byte) (Sample, error) {
 	}
 	c.skip(`","value":`)
 	s.Value = c.value()
-	if !c.ok || !isToken(string(stream), maxName) || !isSignal(string(signal)) {
+	if !c.ok || !isToken(string(stream), maxName) || !IsSignal(string(signal)) {
 		return Sample{}, fmt.Errorf("%w: not in its canonical form: %.200q", ErrSample, raw)
 	}
 	s.Stream, s.Signal = d.share(stream), d.share(signal)

@@ -2,23 +2,29 @@ package criterion
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/schema"
 )
 
 // Fault says what is wrong with a criterion, and where.
 type Fault struct {
-	Pointer string // JSON Pointer into the criterion
-	Message string
+	Pointer string `json:"pointer"` // JSON Pointer into the criterion
+	Message string `json:"message"`
 }
 
-// Error is "<pointer>: <message>".
-func (f Fault) Error() string { return f.Pointer + ": " + f.Message }
+// Error is "<pointer>: <message>", without the pointer to the whole criterion.
+func (f Fault) Error() string {
+	if f.Pointer == "" {
+		return f.Message
+	}
+	return f.Pointer + ": " + f.Message
+}
 
 // Version is the only criterion_version.
 const Version = 1
@@ -36,14 +42,38 @@ const DefaultExpiry = 24 * time.Hour
 type Criterion struct {
 	Action          *Action // nil: the prediction waits for no action
 	Window          Window
-	All             []Clause // Kleene AND
-	Any             []Clause // Kleene OR
+	All             []Clause  // Kleene AND
+	Any             []Clause  // Kleene OR
+	Baseline        *Baseline // nil: none is asked for
 	Coverage        Coverage
-	AllowedLateness *time.Duration // nil: the registry's
-	MaxSkew         *time.Duration // nil: the registry's
-	ExpiresAfter    time.Duration  // from the window's end
-	HasBaseline     bool
-	HasControls     bool
+	AllowedLateness *time.Duration      // nil: the registry's
+	MaxSkew         *time.Duration      // nil: the registry's
+	ExpiresAfter    time.Duration       // from the window's end
+	Controls        []map[string]string // the labels of untouched peers
+}
+
+// Clauses are the clauses of All or of Any, whichever the criterion has.
+func (c Criterion) Clauses() []Clause {
+	if len(c.Any) > 0 {
+		return c.Any
+	}
+	return c.All
+}
+
+// BaselineSpan is the baseline that ends at end: where the action started or,
+// without an action, where the prediction was recorded. It is the zero Span for
+// a criterion without a baseline.
+func (c Criterion) BaselineSpan(end time.Time) Span {
+	if c.Baseline == nil {
+		return Span{}
+	}
+	return Span{end.Add(-c.Baseline.Length), end}
+}
+
+// PreWindow is as long as the window and ends where the action started. It is
+// what Attribute compares the window with.
+func (c Criterion) PreWindow(actionStart time.Time) Span {
+	return Span{actionStart.Add(-c.Window.Length), actionStart}
 }
 
 // Action is the tool call that the prediction is about.
@@ -70,6 +100,21 @@ type Clause struct {
 	Value      float64
 	HoldFor    time.Duration // 0: none
 	MinSamples int64         // needed to show an absence; a witness needs one
+}
+
+// Baseline asks that each clause's series showed the symptom before the action,
+// which proves that the sensor can see it.
+type Baseline struct {
+	Length   time.Duration
+	Reduce   Reducer
+	Quantile float64 // of ReduceQuantile, [0, 1]
+	Op       Op
+	Value    float64
+}
+
+// on is the baseline as a clause over another clause's series.
+func (b Baseline) on(clause Clause) Clause {
+	return Clause{Signal: clause.Signal, Labels: clause.Labels, Reduce: b.Reduce, Quantile: b.Quantile, Op: b.Op, Value: b.Value}
 }
 
 // Coverage tightens the registry's demands; nil members leave them as they are.
@@ -127,17 +172,17 @@ func (o Op) Passes(x, v float64) bool {
 }
 
 type criterionWire struct {
-	Version         *float64       `json:"criterion_version"`
-	Action          *actionWire    `json:"action"`
-	Window          *windowWire    `json:"window"`
-	All             []clauseWire   `json:"all"`
-	Any             []clauseWire   `json:"any"`
-	Baseline        jsontext.Value `json:"baseline"`
-	Coverage        coverageWire   `json:"coverage"`
-	AllowedLateness *duration      `json:"allowed_lateness"`
-	MaxSkew         *duration      `json:"max_skew"`
-	ExpiresAfter    *duration      `json:"expires_after"`
-	Controls        jsontext.Value `json:"controls"`
+	Version         float64       `json:"criterion_version"`
+	Action          *actionWire   `json:"action"`
+	Window          windowWire    `json:"window"`
+	All             []clauseWire  `json:"all"`
+	Any             []clauseWire  `json:"any"`
+	Baseline        *baselineWire `json:"baseline"`
+	Coverage        coverageWire  `json:"coverage"`
+	AllowedLateness *duration     `json:"allowed_lateness"`
+	MaxSkew         *duration     `json:"max_skew"`
+	ExpiresAfter    *duration     `json:"expires_after"`
+	Controls        []controlWire `json:"controls"`
 }
 
 type actionWire struct {
@@ -149,18 +194,30 @@ type actionWire struct {
 type windowWire struct {
 	Anchor string    `json:"anchor"`
 	Offset *duration `json:"offset"`
-	Length *duration `json:"length"`
+	Length duration  `json:"length"`
 }
 
 type clauseWire struct {
 	Signal     string            `json:"signal"`
 	Labels     map[string]string `json:"labels"`
-	Reduce     string            `json:"reduce"`
+	Reduce     Reducer           `json:"reduce"`
 	Q          *float64          `json:"q"`
-	Op         string            `json:"op"`
-	Value      *float64          `json:"value"`
+	Op         Op                `json:"op"`
+	Value      float64           `json:"value"`
 	HoldFor    *duration         `json:"hold_for"`
 	MinSamples *float64          `json:"min_samples"`
+}
+
+type baselineWire struct {
+	Length duration `json:"length"`
+	Reduce Reducer  `json:"reduce"`
+	Q      *float64 `json:"q"`
+	Op     Op       `json:"op"`
+	Value  float64  `json:"value"`
+}
+
+type controlWire struct {
+	Labels map[string]string `json:"labels"`
 }
 
 type coverageWire struct {
@@ -213,29 +270,28 @@ func formatDuration(d time.Duration) string {
 	return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
 }
 
-// Parse reads a criterion. The error is a Fault; members that the contract
-// does not have are faults too. What Parse returns still needs Lint.
+// Parse reads a criterion, of any white space. It accepts what the schema of
+// criteria accepts; the error is a Fault. What it returns still needs Lint.
 func Parse(raw jsontext.Value) (Criterion, error) {
+	if f := schema.CheckCriterion(raw); f != nil {
+		return Criterion{}, Fault{f.Pointer, f.Message}
+	}
 	var w criterionWire
 	if err := json.Unmarshal(raw, &w, json.RejectUnknownMembers(true)); err != nil {
-		return Criterion{}, faultOf(err)
+		return Criterion{}, Fault{"", err.Error()}
 	}
-	switch {
-	case w.Version == nil || *w.Version != Version:
-		return Criterion{}, Fault{"/criterion_version", fmt.Sprintf("want %d", Version)}
-	case w.Window == nil:
-		return Criterion{}, Fault{"/window", "missing"}
-	case w.Window.Length == nil:
-		return Criterion{}, Fault{"/window/length", "missing"}
-	}
+	return w.criterion(), nil
+}
+
+func (w *criterionWire) criterion() Criterion {
 	c := Criterion{
-		Window:          Window{Anchor: w.Window.Anchor, Offset: orZero(w.Window.Offset), Length: orZero(w.Window.Length)},
+		Window:          Window{Anchor: w.Window.Anchor, Offset: orZero(w.Window.Offset), Length: time.Duration(w.Window.Length)},
+		All:             clauses(w.All),
+		Any:             clauses(w.Any),
 		Coverage:        Coverage{w.Coverage.Heartbeat, (*time.Duration)(w.Coverage.Interval), w.Coverage.Min, (*time.Duration)(w.Coverage.MaxGap)},
 		AllowedLateness: (*time.Duration)(w.AllowedLateness),
 		MaxSkew:         (*time.Duration)(w.MaxSkew),
 		ExpiresAfter:    DefaultExpiry,
-		HasBaseline:     len(w.Baseline) > 0 && w.Baseline.Kind() != 'n',
-		HasControls:     len(w.Controls) > 0 && w.Controls.Kind() != 'n' && string(w.Controls) != "[]",
 	}
 	if w.ExpiresAfter != nil {
 		c.ExpiresAfter = time.Duration(*w.ExpiresAfter)
@@ -249,12 +305,15 @@ func Parse(raw jsontext.Value) (Criterion, error) {
 			c.Action.Target = *w.Action.Target
 		}
 	}
-	var err error
-	if c.All, err = clauses("/all", w.All); err != nil {
-		return Criterion{}, err
+	if b := w.Baseline; b != nil {
+		c.Baseline = &Baseline{
+			Length: time.Duration(b.Length), Reduce: b.Reduce, Quantile: quantileOf(b.Q, b.Reduce), Op: b.Op, Value: b.Value,
+		}
 	}
-	c.Any, err = clauses("/any", w.Any)
-	return c, err
+	for _, control := range w.Controls {
+		c.Controls = append(c.Controls, control.Labels)
+	}
+	return c
 }
 
 func orZero(d *duration) time.Duration {
@@ -264,48 +323,32 @@ func orZero(d *duration) time.Duration {
 	return time.Duration(*d)
 }
 
-func clauses(at string, wire []clauseWire) ([]Clause, error) {
+func clauses(wire []clauseWire) []Clause {
 	var out []Clause
-	for i, w := range wire {
-		at := at + "/" + strconv.Itoa(i)
-		if w.Value == nil {
-			return nil, Fault{at + "/value", "missing"}
-		}
+	for _, w := range wire {
 		c := Clause{
-			Signal: w.Signal, Labels: w.Labels, Reduce: Reducer(w.Reduce), Op: Op(w.Op), Value: *w.Value,
+			Signal: w.Signal, Labels: w.Labels, Reduce: w.Reduce, Quantile: quantileOf(w.Q, w.Reduce), Op: w.Op, Value: w.Value,
 			HoldFor: orZero(w.HoldFor),
 		}
-		if (w.Q != nil) != (c.Reduce == ReduceQuantile) {
-			return nil, Fault{at + "/q", "stands exactly where reduce is quantile"}
-		}
-		if w.Q != nil {
-			c.Quantile = *w.Q
-		}
 		if w.HoldFor != nil && c.HoldFor == 0 {
-			return nil, Fault{at + "/hold_for", "must be above zero"}
+			c.HoldFor = -1 // which Lint refuses
 		}
 		if w.MinSamples != nil {
-			if n := *w.MinSamples; n != math.Trunc(n) || math.Abs(n) > 1<<53 {
-				return nil, Fault{at + "/min_samples", "want an integer"}
-			}
 			c.MinSamples = int64(*w.MinSamples)
 		}
 		out = append(out, c)
 	}
-	return out, nil
+	return out
 }
 
-// faultOf finds the place in the errors of the JSON library.
-func faultOf(err error) Fault {
-	if e, ok := errors.AsType[*json.SemanticError](err); ok {
-		message := "unexpected value"
-		if e.Err != nil {
-			message = e.Err.Error()
-		}
-		return Fault{string(e.JSONPointer), message}
+// quantileOf is q where it belongs and 0 where there is none. A missing q, and
+// a 0 where no quantile is asked for, become NaN, which Lint refuses.
+func quantileOf(q *float64, r Reducer) float64 {
+	switch {
+	case q == nil && r != ReduceQuantile:
+		return 0
+	case q == nil, r != ReduceQuantile && *q == 0:
+		return math.NaN()
 	}
-	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		return Fault{string(e.JSONPointer), e.Err.Error()}
-	}
-	return Fault{"", err.Error()}
+	return *q
 }

@@ -72,9 +72,25 @@ func TestParseFaults(t *testing.T) {
 		{"value a string", `"value":1`, `"value":"1"`, "/all/0/value"},
 		{"value infinite", `"value":1`, `"value":1e999`, "/all/0/value"},
 		{"no value", `,"value":1`, ``, "/all/0/value"},
-		{"q without quantile", `"value":1`, `"value":1,"q":0.5`, "/all/0/q"},
-		{"quantile without q", `"max"`, `"quantile"`, "/all/0/q"},
-		{"hold for nothing", `"value":1`, `"value":1,"hold_for":"0s"`, "/all/0/hold_for"},
+		{"value too large", `"value":1`, `"value":1e16`, "/all/0/value"},
+		{"value not a number", `"value":1`, `"value":NaN`, "/all/0/value"},
+		{"quantile of two", `"value":1`, `"value":1,"q":2`, "/all/0/q"},
+		{"unknown reducer", `"max"`, `"rate"`, "/all/0/reduce"},
+		{"unknown comparison", `"<="`, `"=~"`, "/all/0/op"},
+		{"unknown anchor", `"recorded_at"`, `"now"`, "/window/anchor"},
+		{"no clause", `"all":[`, `"all":[],"controls":[`, "/all"},
+		{"all and any", `"all"`, `"any":[{"signal":"alone","reduce":"max","op":"<=","value":1}],"all"`, ""},
+		{"neither", `"all"`, `"all":null,"controls"`, "/controls/0/signal"},
+		{"65 clauses", `"all":[`, `"all":[` + strings.Repeat(`{"signal":"alone","reduce":"max","op":"<=","value":1},`, 64), "/all"},
+		{"17 controls", `"all"`, `"controls":[` + strings.TrimSuffix(strings.Repeat(`{"labels":{}},`, 17), ",") + `],"all"`, "/controls"},
+		{"a control without labels", `"all"`, `"controls":[{}],"all"`, "/controls/0/labels"},
+		{"a label that is none", `"reduce"`, `"labels":{"a b":"c"},"reduce"`, "/all/0/labels/a b"},
+		{"a label too long", `"reduce"`, `"labels":{"a":"` + strings.Repeat("x", 257) + `"},"reduce"`, "/all/0/labels/a"},
+		{"17 labels", `"reduce"`, `"labels":{"a1":"","a2":"","a3":"","a4":"","a5":"","a6":"","a7":"","a8":"","a9":"","b0":"","b1":"","b2":"","b3":"","b4":"","b5":"","b6":"","b7":""},"reduce"`, "/all/0/labels"},
+		{"baseline of nothing", `"all"`, `"baseline":{"length":"1m"},"all"`, "/baseline/reduce"},
+		{"two values", valid, valid + " " + valid, ""},
+		{"a lone surrogate", `"alone"`, `"\ud800"`, "/all/0/signal"},
+		{"too long", valid, strings.Repeat(" ", 64_000) + valid, ""},
 		{"half a sample", `"value":1`, `"value":1,"min_samples":0.5`, "/all/0/min_samples"},
 		{"not an object", valid, `[]`, ""},
 		{"truncated", valid, `{"criterion_version":1`, ""},
@@ -93,6 +109,7 @@ func TestParseFaults(t *testing.T) {
 	}
 	mustParse(t, valid)
 	mustParse(t, strings.Replace(valid, `"value":1`, `"value":1,"hold_for":null,"min_samples":2e1`, 1))
+	mustParse(t, "\n\t"+strings.ReplaceAll(valid, ",", ",\r\n "))
 }
 
 func TestParseDuration(t *testing.T) {
@@ -111,72 +128,162 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
+// Every fault is found, each with its place, in an order that is always the same.
 func TestLint(t *testing.T) {
-	valid := `{"criterion_version":1,"action":{"tool":"kill","target":"9","execute_by":"10m"},"window":{"anchor":"action_end","offset":"5s","length":"1m"},` +
-		`"all":[{"signal":"gauge","reduce":"max","op":"<=","value":1}],` +
-		`"coverage":{"heartbeat":"beat","interval":"10s","min":0.9,"max_gap":"20s"},"allowed_lateness":"5s","max_skew":"1s","expires_after":"1h"}`
-	clause := `{"signal":"gauge","reduce":"max","op":"<=","value":1}`
-	for _, tc := range []struct{ name, old, new, pointer string }{
-		{"valid", "", "", "none"},
-		{"window over 7 days", `"length":"1m"`, `"length":"8d"`, "/window/length"},
-		{"window of nothing", `"length":"1m"`, `"length":"0s"`, "/window/length"},
-		{"window for ever", `"length":"1m"`, `"length":"999999999d"`, "/window/length"},
-		{"too many samples", `"length":"1m"`, `"length":"7d"`, "none"},
-		{"too many samples by interval", `"interval":"10s"`, `"interval":"1ms"`, "none"},
-		{"finer interval and long window", `"length":"1m"},`, `"length":"7d"},"_":0,`, "parse"},
-		{"two clauses", clause, clause + "," + clause, "/all/1"},
-		{"nine clauses", clause, strings.Repeat(clause+",", 8) + clause, "/all"},
-		{"no clause", clause, "", "/all"},
-		{"any and all", `"coverage"`, `"any":[` + clause + `],"coverage"`, "/any"},
-		{"any alone", `"all"`, `"any"`, "none"},
-		{"unknown signal", `"gauge"`, `"nothing"`, "/all/0/signal"},
-		{"unknown reducer", `"max"`, `"rate"`, "/all/0/reduce"},
-		{"increase of a gauge", `"max"`, `"increase"`, "/all/0/reduce"},
-		{"unknown comparison", `"<="`, `"=~"`, "/all/0/op"},
-		{"unknown anchor", `"action_end"`, `"now"`, "/window/anchor"},
-		{"anchored elsewhere", `"action_end"`, `"recorded_at"`, "/window/anchor"},
-		{"anchored at no action", `"action":{"tool":"kill","target":"9","execute_by":"10m"},`, ``, "/window/anchor"},
-		{"execute some day", `"10m"`, `"999999999d"`, "/action/execute_by"},
-		{"coverage under the floor", `"min":0.9`, `"min":0.4`, "/coverage/min"},
-		{"coverage over one", `"min":0.9`, `"min":1.1`, "/coverage/min"},
-		{"looser gap", `"max_gap":"20s"`, `"max_gap":"31s"`, "/coverage/max_gap"},
-		{"looser interval", `"interval":"10s"`, `"interval":"11s"`, "/coverage/interval"},
-		{"another heartbeat", `"heartbeat":"beat"`, `"heartbeat":"gauge"`, "/coverage/heartbeat"},
-		{"less lateness", `"allowed_lateness":"5s"`, `"allowed_lateness":"4s"`, "/allowed_lateness"},
-		{"expires never", `"1h"`, `"999999999d"`, "/expires_after"},
-		{"baseline", `"coverage"`, `"baseline":{"length":"1m"},"coverage"`, "/baseline"},
-		{"controls", `"coverage"`, `"controls":[{"labels":{}}],"coverage"`, "/controls"},
-		{"hold longer than the window", `"value":1`, `"value":1,"hold_for":"1m"`, "/all/0/hold_for"},
-		{"hold on count", `"max","op":"<=","value":1`, `"count","op":"<=","value":1,"hold_for":"20s"`, "/all/0/hold_for"},
-		{"hold on a counter", `"gauge","reduce":"max","op":"<=","value":1`, `"total","reduce":"max","op":"<=","value":1,"hold_for":"20s"`, "/all/0/hold_for"},
-		{"min_samples over the cap", `"value":1`, `"value":1,"min_samples":1000000`, "/all/0/min_samples"},
+	const clause = `{"signal":"gauge","reduce":"max","op":"<=","value":1}`
+	const valid = `{"criterion_version":1,"action":{"tool":"kill","target":"9","execute_by":"10m"},"window":{"anchor":"action_end","offset":"5s","length":"1m"},` +
+		`"all":[` + clause + `],"baseline":{"length":"2m","reduce":"max","op":">","value":1},` +
+		`"coverage":{"heartbeat":"beat","interval":"10s","min":0.9,"max_gap":"20s"},"allowed_lateness":"5s","max_skew":"1s","expires_after":"1h","controls":[{"labels":{"pid":"7"}}]}`
+	none := []string{}
+	for _, tc := range []struct {
+		name, old, new string
+		want           []string
+	}{
+		{"valid", "", "", none},
+		{"window over 7 days", `"length":"1m"`, `"length":"8d"`, []string{"/window/length"}},
+		{"window of nothing", `"length":"1m"`, `"length":"0s"`, []string{"/window/length"}},
+		{"window for ever", `"length":"1m"`, `"length":"999999999d"`, []string{"/window/length"}},
+		{"offset for ever", `"offset":"5s"`, `"offset":"999999999d"`, []string{"/window/offset"}},
+		{"7 days of 10 s", `"length":"1m"`, `"length":"7d"`, none},
+		{"two clauses", clause, clause + "," + clause, none},
+		{"eight clauses", clause, strings.Repeat(clause+",", 7) + clause, none},
+		{"nine clauses", clause, strings.Repeat(clause+",", 8) + clause, []string{"/all"}},
+		{"64 clauses", clause, strings.Repeat(clause+",", 63) + clause, []string{"/all"}},
+		{"any", `"all"`, `"any"`, []string{"/controls"}},
+		{"unknown signal", `"gauge"`, `"nothing"`, []string{"/all/0/signal"}},
+		{"increase of a gauge", `"all":[{"signal":"gauge","reduce":"max"`, `"all":[{"signal":"gauge","reduce":"increase"`, []string{"/all/0/reduce"}},
+		{"anchored elsewhere", `"action_end"`, `"recorded_at"`, []string{"/window/anchor"}},
+		{"anchored at no action", `"action":{"tool":"kill","target":"9","execute_by":"10m"},`, ``, []string{"/window/anchor"}},
+		{"execute some day", `"10m"`, `"999999999d"`, []string{"/action/execute_by"}},
+		{"coverage under the floor", `"min":0.9`, `"min":0.4`, []string{"/coverage/min"}},
+		{"looser gap", `"max_gap":"20s"`, `"max_gap":"31s"`, []string{"/coverage/max_gap"}},
+		{"gap of nothing", `"max_gap":"20s"`, `"max_gap":"0s"`, []string{"/coverage/max_gap"}},
+		{"looser interval", `"interval":"10s"`, `"interval":"11s"`, []string{"/coverage/interval"}},
+		{"another heartbeat", `"heartbeat":"beat"`, `"heartbeat":"gauge"`, []string{"/coverage/heartbeat"}},
+		{"less lateness", `"allowed_lateness":"5s"`, `"allowed_lateness":"4s"`, []string{"/allowed_lateness"}},
+		{"lateness for ever", `"allowed_lateness":"5s"`, `"allowed_lateness":"999999999d"`, []string{"/allowed_lateness"}},
+		{"expires never", `"1h"`, `"999999999d"`, []string{"/expires_after"}},
+		{"baseline over 7 days", `"length":"2m"`, `"length":"8d"`, []string{"/baseline/length"}},
+		{"baseline of nothing", `"length":"2m"`, `"length":"0s"`, []string{"/baseline/length"}},
+		{"baseline's increase of a gauge", `"length":"2m","reduce":"max"`, `"length":"2m","reduce":"increase"`, []string{"/baseline/reduce"}},
+		{"baseline with q", `"op":">"`, `"q":0.5,"op":">"`, []string{"/baseline/q"}},
+		{"baseline without q", `"length":"2m","reduce":"max"`, `"length":"2m","reduce":"quantile"`, []string{"/baseline/q"}},
+		{"control of the clause itself", `[{"labels":{"pid":"7"}}]`, `[{"labels":{}}]`, []string{"/controls/0/labels"}},
+		{"overlapping controls", `[{"labels":{"pid":"7"}}]`, `[{"labels":{"pid":"7"}},{"labels":{"pid":"8"}},{"labels":{"pid":"7"}},{"labels":{"pid":"7"}}]`,
+			[]string{"/controls/2/labels", "/controls/3/labels"}},
+		{"q without quantile", `"value":1}`, `"value":1,"q":0.5}`, []string{"/all/0/q"}},
+		{"q of 0 without quantile", `"value":1}`, `"value":1,"q":0}`, []string{"/all/0/q"}},
+		{"quantile without q", `"gauge","reduce":"max"`, `"gauge","reduce":"quantile"`, []string{"/all/0/q"}},
+		{"quantile 0", `"gauge","reduce":"max"`, `"gauge","q":0,"reduce":"quantile"`, none},
+		{"hold for nothing", `"value":1}`, `"value":1,"hold_for":"0s"}`, []string{"/all/0/hold_for"}},
+		{"hold longer than the window", `"value":1}`, `"value":1,"hold_for":"1m"}`, []string{"/all/0/hold_for"}},
+		{"hold on count", `"gauge","reduce":"max","op":"<=","value":1`, `"gauge","reduce":"count","op":"<=","value":1,"hold_for":"20s"`, []string{"/all/0/hold_for"}},
+		{"hold on a counter", `"gauge","reduce":"max","op":"<=","value":1`, `"total","reduce":"max","op":"<=","value":1,"hold_for":"20s"`, []string{"/all/0/hold_for"}},
+		{"min_samples over the cap", `"value":1}`, `"value":1,"min_samples":1000000000}`, []string{"/all/0/min_samples"}},
+		{"label of 512 bytes", `"gauge","reduce"`, `"gauge","labels":{"a":"` + strings.Repeat("é", 256) + `"},"reduce"`, []string{"/all/0/labels"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, err := Parse(jsontext.Value(strings.Replace(valid, tc.old, tc.new, 1)))
-			if tc.pointer == "parse" {
-				if err == nil {
-					t.Fatal("parsed")
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			faults := Lint(c, testRegistry(t))
-			if tc.pointer == "none" {
-				if len(faults) > 0 {
-					t.Errorf("faults %v, want none", faults)
-				}
-				return
-			}
-			if !slices.ContainsFunc(faults, func(f Fault) bool { return f.Pointer == tc.pointer }) {
-				t.Errorf("faults %v, want one at %s", faults, tc.pointer)
-			}
+			checkFaults(t, mustParse(t, strings.Replace(valid, tc.old, tc.new, 1)), tc.want...)
 		})
 	}
-	long := strings.NewReplacer(`"length":"1m"`, `"length":"7d"`, `"interval":"10s"`, `"interval":"1s"`).Replace(valid)
-	if faults := Lint(mustParse(t, long), testRegistry(t)); len(faults) != 1 || faults[0].Pointer != "/window/length" {
-		t.Errorf("604,800 cells: faults %v, want one at /window/length", faults)
+}
+
+func checkFaults(t *testing.T, c Criterion, want ...string) {
+	t.Helper()
+	faults := Lint(c, testRegistry(t))
+	got := []string{}
+	for _, f := range faults {
+		got = append(got, f.Pointer)
+		if f.Message == "" {
+			t.Errorf("%s: no message", f.Pointer)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("faults %v, want them at %v", faults, want)
+	}
+	if again := Lint(c, testRegistry(t)); !slices.Equal(again, faults) {
+		t.Errorf("faults %v, and then %v", faults, again)
+	}
+}
+
+// Each clause is held to its own signal's entry, and each that the criterion
+// loosens is a fault of its own.
+func TestLintOfSeveralClauses(t *testing.T) {
+	c := mustParse(t, `{"criterion_version":1,"window":{"anchor":"recorded_at","length":"1m"},"any":[`+
+		`{"signal":"gauge","reduce":"max","op":"<=","value":1},{"signal":"skewed","reduce":"increase","op":"<=","value":1},`+
+		`{"signal":"nothing","reduce":"max","op":"<=","value":1,"q":1},{"signal":"total","reduce":"increase","op":"<=","value":1,"hold_for":"2m"}],`+
+		`"baseline":{"length":"1m","reduce":"increase","op":">","value":0},`+
+		`"coverage":{"heartbeat":"beat","interval":"11s","min":0.1},"max_skew":"1s"}`)
+	checkFaults(t, c, "/any/1/reduce", "/any/2/signal", "/any/2/q", "/any/3/hold_for", "/any/3/hold_for", "/any/3/hold_for",
+		"/baseline/reduce", "/baseline/reduce",
+		"/coverage/interval", "/coverage/min", "/coverage/heartbeat", "/coverage/interval", "/coverage/min", "/max_skew", "/coverage/interval", "/coverage/min")
+}
+
+// The caps hold for each clause, for the baseline, and for all together.
+func TestLintOfCells(t *testing.T) {
+	clause := Clause{Signal: "alone", Reduce: ReduceMax, Op: OpLE, Value: 1}
+	ms := time.Millisecond
+	c := Criterion{Window: Window{Anchor: AnchorRecorded, Length: MaxSamples * ms}, All: []Clause{clause}, Coverage: Coverage{Interval: &ms}, ExpiresAfter: time.Hour}
+	checkFaults(t, c)
+	c.Window.Length++
+	checkFaults(t, c, "/window/length")
+	c.Window.Length, c.Baseline = MaxSamples/2*ms, &Baseline{Length: MaxSamples / 2 * ms, Reduce: ReduceMax, Op: OpGT, Value: 1}
+	checkFaults(t, c)
+	c.All = []Clause{clause, clause}
+	checkFaults(t, c, "/window/length")
+	c.All, c.Baseline.Length = []Clause{clause}, MaxWindow
+	checkFaults(t, c, "/baseline/length")
+	c.All = []Clause{clause, clause}
+	c.Window.Length = MaxWindow
+	checkFaults(t, c, "/window/length", "/window/length", "/baseline/length", "/baseline/length")
+}
+
+// What no JSON can say, a caller that builds a Criterion can.
+func TestLintOfBuiltCriteria(t *testing.T) {
+	good := func() Criterion {
+		return Criterion{
+			Action: &Action{Tool: "kill"}, Window: Window{Anchor: AnchorActionEnd, Length: time.Minute},
+			All: []Clause{{Signal: "alone", Reduce: ReduceMax, Op: OpLE, Value: 1}},
+		}
+	}
+	checkFaults(t, good())
+	over := 1.5
+	for _, tc := range []struct {
+		name   string
+		change func(*Criterion)
+		want   []string
+	}{
+		{"NaN", func(c *Criterion) { c.All[0].Value = math.NaN() }, []string{"/all/0/value"}},
+		{"an infinity", func(c *Criterion) { c.All[0].Value = math.Inf(-1) }, []string{"/all/0/value"}},
+		{"negative durations", func(c *Criterion) {
+			c.Action.ExecuteBy, c.Window.Offset, c.Window.Length, c.ExpiresAfter, c.All[0].HoldFor = -1, -1, -1, -1, -1
+		}, []string{"/action/execute_by", "/window/offset", "/window/length", "/all/0/hold_for", "/expires_after"}},
+		{"no clause", func(c *Criterion) { c.All = nil }, []string{"/all"}},
+		{"all and any", func(c *Criterion) { c.Any = c.All }, []string{"/any"}},
+		{"no tool", func(c *Criterion) { c.Action.Tool = "" }, []string{"/action/tool"}},
+		{"anchor", func(c *Criterion) { c.Window.Anchor = "now" }, []string{"/window/anchor"}},
+		{"reducer and comparison", func(c *Criterion) { c.All[0].Reduce, c.All[0].Op = "rate", "=~" }, []string{"/all/0/reduce", "/all/0/op"}},
+		{"quantile", func(c *Criterion) { c.All[0].Reduce, c.All[0].Quantile = ReduceQuantile, math.NaN() }, []string{"/all/0/q"}},
+		{"negative min_samples", func(c *Criterion) { c.All[0].MinSamples = -1 }, []string{"/all/0/min_samples"}},
+		{"coverage over one", func(c *Criterion) { c.Coverage.Min = &over }, []string{"/coverage/min"}},
+		{"17 controls", func(c *Criterion) { c.Controls = make([]map[string]string, 17) }, []string{"/controls"}},
+		{"a control's label", func(c *Criterion) { c.Controls = []map[string]string{{"": ""}} }, []string{"/controls/0/labels"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := good()
+			tc.change(&c)
+			checkFaults(t, c, tc.want...)
+		})
+	}
+}
+
+// The first of several bad labels in order of name is the one that is named.
+func TestLabelsAreNamedInOrder(t *testing.T) {
+	bad := map[string]string{"z z": "", "a": strings.Repeat("x", 257), "m m": "", "ok": ""}
+	for range 50 {
+		if err := checkLabels(bad); err == nil || !strings.Contains(err.Error(), `label "a" has 257 bytes`) {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -246,28 +353,40 @@ func TestDefaultRegistry(t *testing.T) {
 	}
 }
 
+// FuzzParse: Parse and Lint never panic, every fault has a place and a message,
+// and what passes both can be evaluated.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"criterion_version":1,"window":{"anchor":"recorded_at","length":"1m"},"all":[{"signal":"alone","reduce":"max","op":"<=","value":1}]}`))
 	f.Add([]byte(`{"criterion_version":1,"action":{"tool":"x"},"window":{"anchor":"action_end","length":"7d"},"any":[{"signal":"total","labels":{"a":"b"},"reduce":"increase","op":"==","value":0}],"coverage":{"interval":"1ms"}}`))
+	f.Add([]byte(`{"criterion_version":1,"action":{"tool":"x"},"window":{"anchor":"action_end","length":"30m"},"all":[{"signal":"gauge","reduce":"quantile","q":0.5,"op":"==","value":-0},` +
+		`{"signal":"total","reduce":"min","op":">","value":1,"hold_for":"20s","min_samples":3}],"baseline":{"length":"1h","reduce":"count","op":">=","value":1},"controls":[{"labels":{"a":"b"}},{"labels":{}}]}`))
 	r := testRegistry(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c, err := Parse(raw)
 		if err != nil {
-			if _, ok := errors.AsType[Fault](err); !ok {
+			if fault, ok := errors.AsType[Fault](err); !ok || fault.Message == "" {
 				t.Fatalf("%v is no Fault", err)
 			}
 			return
 		}
-		if len(Lint(c, r)) > 0 {
+		faults := Lint(c, r)
+		for _, f := range faults {
+			if f.Pointer == "" || f.Message == "" || len(f.Message) > 400 {
+				t.Fatalf("fault %+v", f)
+			}
+		}
+		if len(faults) > 0 {
 			return
 		}
 		start := time.Unix(1_700_000_000, 0).UTC()
-		w := Span{start, start.Add(c.Window.Length)}
+		in := Input{Criterion: c, Registry: r, Window: Span{start, start.Add(c.Window.Length)}, Baseline: c.BaselineSpan(start)}
 		for _, closed := range []bool{false, true} {
-			res := Evaluate(Input{Criterion: c, Registry: r, Window: w, Closed: closed})
+			in.Closed, in.BaselineClosed = closed, closed
+			res := Evaluate(in)
 			if res.Outcome != Unknown {
 				t.Fatalf("no samples at all and %v", res.Outcome)
 			}
+			Explain(in, res)
 		}
 	})
 }

@@ -2,176 +2,300 @@ package criterion
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 )
 
 // Caps of a criterion.
 const (
-	MaxWindow  = 7 * 24 * time.Hour
-	MaxClauses = 8
-	MaxSamples = 100_000 // cells of a window
-	// EvaluatedClauses is how many clauses this version evaluates.
-	EvaluatedClauses = 1
+	MaxWindow   = 7 * 24 * time.Hour // of the window, and of the baseline
+	MaxClauses  = 8
+	MaxControls = 16
+	// MaxSamples caps the cells of each clause's window and baseline, and the
+	// sum of them all: one sample a cell is what a sensor sends.
+	MaxSamples = 100_000
 
 	// maxDuration caps every other duration, so that no sum overflows.
 	maxDuration = 366 * 24 * time.Hour
 )
 
-type linter struct{ faults []Fault }
+// Lint says what keeps the criterion from being evaluated against the
+// registry: every fault, in an order that depends on the two alone. None means
+// that it can be evaluated.
+func Lint(c Criterion, r *Registry) []Fault {
+	l := linter{c: c}
+	l.action()
+	l.window()
+	l.clauses(r)
+	l.cells()
+	l.baseline()
+	l.coverage()
+	l.duration("/expires_after", c.ExpiresAfter)
+	l.controls()
+	return l.faults
+}
+
+type linter struct {
+	c      Criterion
+	known  []place // the clauses whose signal the registry has
+	faults []Fault
+}
+
+// place is a clause and where it stands.
+type place struct {
+	at     string
+	clause Clause
+	signal Signal
+}
+
+// name is how a fault elsewhere in the criterion names the clause.
+func (p place) name() string { return p.at + ", " + p.signal.Name }
 
 func (l *linter) fault(at, format string, args ...any) {
 	l.faults = append(l.faults, Fault{at, fmt.Sprintf(format, args...)})
 }
 
-// Lint says what keeps the criterion from being evaluated against the
-// registry, in the order of the criterion's members; none means that it can be.
-func Lint(c Criterion, r *Registry) []Fault {
-	var l linter
-	l.action(c)
-	l.window(c)
-	at, list := "/all", c.All
-	if len(c.Any) > 0 {
-		at, list = "/any", c.Any
+func (l *linter) duration(at string, d time.Duration) {
+	if d < 0 || d > maxDuration {
+		l.fault(at, "want 0 to %d days", maxDuration/(24*time.Hour))
+	}
+}
+
+func (l *linter) action() {
+	a := l.c.Action
+	if a == nil {
+		return
+	}
+	if a.Tool == "" {
+		l.fault("/action/tool", "missing")
+	}
+	l.duration("/action/execute_by", a.ExecuteBy)
+}
+
+func (l *linter) window() {
+	w, action := l.c.Window, l.c.Action
+	switch w.Anchor {
+	case AnchorActionEnd:
+		if action == nil {
+			l.fault("/window/anchor", "%s needs an action", w.Anchor)
+		}
+	case AnchorRecorded:
+		if action != nil {
+			l.fault("/window/anchor", "with an action the window is anchored at the action")
+		}
+	default:
+		l.fault("/window/anchor", "%.40q, want %s or %s", w.Anchor, AnchorActionEnd, AnchorRecorded)
+	}
+	l.duration("/window/offset", w.Offset)
+	l.length("/window/length", w.Length)
+}
+
+func (l *linter) length(at string, d time.Duration) {
+	if !isLength(d) {
+		l.fault(at, "want above zero and at most %d days", MaxWindow/(24*time.Hour))
+	}
+}
+
+func isLength(d time.Duration) bool { return d > 0 && d <= MaxWindow }
+
+func (l *linter) clauses(r *Registry) {
+	at, list := "/all", l.c.All
+	if len(l.c.Any) > 0 {
+		at, list = "/any", l.c.Any
 	}
 	switch {
-	case len(c.All) > 0 && len(c.Any) > 0:
+	case len(l.c.All) > 0 && len(l.c.Any) > 0:
 		l.fault("/any", "all and any exclude each other")
 	case len(list) == 0:
 		l.fault("/all", "no clause")
 	case len(list) > MaxClauses:
 		l.fault(at, "%d clauses, the limit is %d", len(list), MaxClauses)
-	case len(list) > EvaluatedClauses:
-		l.fault(at+"/"+strconv.Itoa(EvaluatedClauses), "this version evaluates criteria of one clause only")
-	default:
-		l.clause(at+"/0", c, list[0], r)
 	}
-	if c.HasBaseline {
-		l.fault("/baseline", "this version does not evaluate a baseline")
-	}
-	l.duration("/expires_after", c.ExpiresAfter)
-	if c.HasControls {
-		l.fault("/controls", "this version does not evaluate controls")
-	}
-	return l.faults
-}
-
-func (l *linter) duration(at string, d time.Duration) {
-	if d < 0 || d > maxDuration {
-		l.fault(at, "longer than %d days", maxDuration/(24*time.Hour))
+	for i, clause := range list[:min(len(list), MaxClauses)] {
+		l.clause(at+"/"+strconv.Itoa(i), clause, r)
 	}
 }
 
-func (l *linter) action(c Criterion) {
-	if c.Action == nil {
-		return
-	}
-	if c.Action.Tool == "" {
-		l.fault("/action/tool", "missing")
-	}
-	l.duration("/action/execute_by", c.Action.ExecuteBy)
-}
-
-func (l *linter) window(c Criterion) {
-	switch c.Window.Anchor {
-	case AnchorActionEnd:
-		if c.Action == nil {
-			l.fault("/window/anchor", "%s needs an action", c.Window.Anchor)
-		}
-	case AnchorRecorded:
-		if c.Action != nil {
-			l.fault("/window/anchor", "with an action the window is anchored at the action")
-		}
-	default:
-		l.fault("/window/anchor", "%.40q, want %s or %s", c.Window.Anchor, AnchorActionEnd, AnchorRecorded)
-	}
-	l.duration("/window/offset", c.Window.Offset)
-	if c.Window.Length <= 0 || c.Window.Length > MaxWindow {
-		l.fault("/window/length", "want above zero and at most 7 days")
-	}
-}
-
-func (l *linter) clause(at string, c Criterion, clause Clause, r *Registry) {
-	switch clause.Op {
-	case OpEQ, OpNE, OpLT, OpLE, OpGT, OpGE:
-	default:
-		l.fault(at+"/op", "%q is no comparison", clause.Op)
-	}
-	if clause.MinSamples < 0 || clause.MinSamples > MaxSamples {
-		l.fault(at+"/min_samples", "want 0 to %d", MaxSamples)
+func (l *linter) clause(at string, clause Clause, r *Registry) {
+	s, ok := r.Signal(clause.Signal)
+	if !ok {
+		l.fault(at+"/signal", "%.60q is not in the registry", clause.Signal)
 	}
 	if err := checkLabels(clause.Labels); err != nil {
 		l.fault(at+"/labels", "%v", err)
 	}
-	s, ok := r.Signal(clause.Signal)
+	l.comparison(at, clause)
+	if clause.MinSamples < 0 || clause.MinSamples > MaxSamples {
+		l.fault(at+"/min_samples", "want 0 to %d", MaxSamples)
+	}
 	if !ok {
-		l.fault(at+"/signal", "%.60q is not in the registry", clause.Signal)
 		return
 	}
-	l.reducer(at, c, clause, s)
-	l.coverage(c, s)
+	p := place{at, clause, s}
+	l.known = append(l.known, p)
+	if clause.Reduce == ReduceIncrease && s.Kind != Counter {
+		l.fault(at+"/reduce", "increase needs a counter, %s is a %s", s.Name, s.Kind)
+	}
+	l.hold(p)
 }
 
-func (l *linter) reducer(at string, c Criterion, clause Clause, s Signal) {
-	perSample := false
-	switch clause.Reduce {
-	case ReduceMax, ReduceMin, ReduceLast:
-		perSample = true
-	case ReduceCount, ReduceAvg:
-	case ReduceIncrease:
-		if s.Kind != Counter {
-			l.fault(at+"/reduce", "increase needs a counter, %s is a %s", s.Name, s.Kind)
-		}
+// comparison checks what a clause and a baseline have in common.
+func (l *linter) comparison(at string, c Clause) {
+	switch c.Reduce {
 	case ReduceQuantile:
-		if !(clause.Quantile >= 0 && clause.Quantile <= 1) {
+		if !(c.Quantile >= 0 && c.Quantile <= 1) {
 			l.fault(at+"/q", "want 0 to 1")
 		}
+	case ReduceMax, ReduceMin, ReduceLast, ReduceCount, ReduceAvg, ReduceIncrease:
+		if c.Quantile != 0 {
+			l.fault(at+"/q", "stands exactly where reduce is quantile")
+		}
 	default:
-		l.fault(at+"/reduce", "%.40q is no reducer", clause.Reduce)
+		l.fault(at+"/reduce", "%.40q is no reducer", c.Reduce)
 	}
-	if clause.HoldFor == 0 {
+	switch c.Op {
+	case OpEQ, OpNE, OpLT, OpLE, OpGT, OpGE:
+	default:
+		l.fault(at+"/op", "%.40q is no comparison", c.Op)
+	}
+	if !isFinite(c.Value) {
+		l.fault(at+"/value", "want a finite number")
+	}
+}
+
+func (l *linter) hold(p place) {
+	if p.clause.HoldFor == 0 {
 		return
 	}
+	at := p.at + "/hold_for"
+	switch p.clause.Reduce {
+	case ReduceMax, ReduceMin, ReduceLast:
+	default:
+		l.fault(at, "judges samples one by one: reduce is max, min or last")
+	}
+	if p.signal.Kind != Gauge {
+		l.fault(at, "needs a gauge, %s is a %s", p.signal.Name, p.signal.Kind)
+	}
 	switch {
-	case s.Kind != Gauge:
-		l.fault(at+"/hold_for", "needs a gauge, %s is a %s", s.Name, s.Kind)
-	case !perSample:
-		l.fault(at+"/hold_for", "judges samples one by one: reduce is max, min or last")
-	case clause.HoldFor >= c.Window.Length:
-		l.fault(at+"/hold_for", "does not fit into the window")
+	case p.clause.HoldFor < 0:
+		l.fault(at, "want above zero")
+	case p.clause.HoldFor >= l.c.Window.Length:
+		l.fault(at, "does not fit into the window")
 	}
 }
 
-// coverage refuses what would loosen the registry. A larger lateness and a
-// larger skew are the stricter ones: they wait longer and doubt more.
-func (l *linter) coverage(c Criterion, s Signal) {
-	if h := c.Coverage.Heartbeat; h != nil && *h != s.Heartbeat {
-		l.fault("/coverage/heartbeat", "the registry's heartbeat of %s is %s", s.Name, s.Heartbeat)
+// cells holds what the clauses look at to the caps.
+func (l *linter) cells() {
+	type span struct {
+		at     string
+		length time.Duration
 	}
-	interval := s.Interval
-	if i := c.Coverage.Interval; i != nil {
-		interval = *i
-		if *i <= 0 || *i > s.Interval {
-			l.fault("/coverage/interval", "want above zero and at most the registry's %s", formatDuration(s.Interval))
+	spans := []span{{"/window/length", l.c.Window.Length}}
+	if b := l.c.Baseline; b != nil {
+		spans = append(spans, span{"/baseline/length", b.Length})
+	}
+	var sum int64
+	within := true
+	for _, s := range spans {
+		for _, p := range l.known {
+			interval := p.signal.Interval
+			if i := l.c.Coverage.Interval; i != nil && *i > 0 {
+				interval = *i
+			}
+			if !isLength(s.length) {
+				continue
+			}
+			n := cells(s.length, interval)
+			if n > MaxSamples {
+				within = false
+				l.fault(s.at, "%d intervals of %s for %s, the limit is %d", n, formatDuration(interval), p.name(), MaxSamples)
+			}
+			sum += n
 		}
 	}
-	if interval > 0 && c.Window.Length > 0 && cells(c.Window.Length, interval) > MaxSamples {
-		l.fault("/window/length", "%d intervals of %s, the limit is %d", cells(c.Window.Length, interval), formatDuration(interval), MaxSamples)
-	}
-	if m := c.Coverage.Min; m != nil && !(*m >= s.CoverageFloor && *m <= 1) {
-		l.fault("/coverage/min", "want at least the registry's floor %v and at most 1", s.CoverageFloor)
-	}
-	if g := c.Coverage.MaxGap; g != nil && (*g <= 0 || *g > s.MaxGap) {
-		l.fault("/coverage/max_gap", "want above zero and at most the registry's %s", formatDuration(s.MaxGap))
-	}
-	if a := c.AllowedLateness; a != nil && (*a < s.AllowedLateness || *a > maxDuration) {
-		l.fault("/allowed_lateness", "want at least the registry's %s", formatDuration(s.AllowedLateness))
-	}
-	if m := c.MaxSkew; m != nil && (*m < s.MaxSkew || *m > maxDuration) {
-		l.fault("/max_skew", "want at least the registry's %s", formatDuration(s.MaxSkew))
+	if within && sum > MaxSamples {
+		l.fault("/window/length", "%d intervals for all clauses and baselines together, the limit is %d", sum, MaxSamples)
 	}
 }
 
+func (l *linter) baseline() {
+	b := l.c.Baseline
+	if b == nil {
+		return
+	}
+	l.length("/baseline/length", b.Length)
+	l.comparison("/baseline", b.on(Clause{}))
+	if b.Reduce != ReduceIncrease {
+		return
+	}
+	for _, p := range l.known {
+		if p.signal.Kind != Counter {
+			l.fault("/baseline/reduce", "increase needs a counter, and the signal of %s is a %s", p.name(), p.signal.Kind)
+		}
+	}
+}
+
+// coverage refuses what would loosen the registry for any clause. A larger
+// lateness and a larger skew are the stricter ones: they wait longer and doubt
+// more.
+func (l *linter) coverage() {
+	c := l.c.Coverage
+	for _, p := range l.known {
+		s := p.signal
+		if c.Heartbeat != nil && *c.Heartbeat != s.Heartbeat {
+			l.fault("/coverage/heartbeat", "the registry's heartbeat for %s is %s", p.name(), s.Heartbeat)
+		}
+		if i := c.Interval; i != nil && (*i <= 0 || *i > s.Interval) {
+			l.fault("/coverage/interval", "want above zero and at most the registry's %s for %s", formatDuration(s.Interval), p.name())
+		}
+		if m := c.Min; m != nil && !(*m >= s.CoverageFloor && *m <= 1) {
+			l.fault("/coverage/min", "want at least the registry's floor %v for %s and at most 1", s.CoverageFloor, p.name())
+		}
+		if g := c.MaxGap; g != nil && (*g <= 0 || *g > s.MaxGap) {
+			l.fault("/coverage/max_gap", "want above zero and at most the registry's %s for %s", formatDuration(s.MaxGap), p.name())
+		}
+		if a := l.c.AllowedLateness; a != nil && (*a < s.AllowedLateness || *a > maxDuration) {
+			l.fault("/allowed_lateness", "want at least the registry's %s for %s", formatDuration(s.AllowedLateness), p.name())
+		}
+		if m := l.c.MaxSkew; m != nil && (*m < s.MaxSkew || *m > maxDuration) {
+			l.fault("/max_skew", "want at least the registry's %s for %s", formatDuration(s.MaxSkew), p.name())
+		}
+	}
+}
+
+// controls must be series of their own: a control that is a clause's series,
+// or that is counted twice, shows nothing.
+func (l *linter) controls() {
+	list := l.c.Controls
+	if len(list) > 0 && len(l.c.Any) > 0 {
+		l.fault("/controls", "need all: with any nothing says which clause a peer should fail")
+	}
+	if len(list) > MaxControls {
+		l.fault("/controls", "%d controls, the limit is %d", len(list), MaxControls)
+		return
+	}
+	for i, labels := range list {
+		at := "/controls/" + strconv.Itoa(i) + "/labels"
+		if err := checkLabels(labels); err != nil {
+			l.fault(at, "%v", err)
+			continue
+		}
+		for _, p := range l.known {
+			if maps.Equal(labels, p.clause.Labels) {
+				l.fault(at, "are those of %s: a control is another series", p.at)
+			}
+		}
+		for j, other := range list[:i] {
+			if maps.Equal(labels, other) {
+				l.fault(at, "overlap: they are those of /controls/%d", j)
+				break
+			}
+		}
+	}
+}
+
+// cells is how many intervals it takes to cover a length.
 func cells(length, interval time.Duration) int64 {
 	n := int64(length / interval)
 	if length%interval != 0 {
@@ -216,4 +340,32 @@ func LimitsOf(c Criterion, clause Clause, r *Registry) (Limits, bool) {
 		l.Min = *c.Coverage.Min
 	}
 	return l, true
+}
+
+// Reach is where the samples lie that an evaluation over the span looks at: a
+// counter's start sample, and those that the skew may move over an edge.
+func (l Limits) Reach(span Span) Span {
+	return Span{span.Start.Add(-max(l.Staleness, l.Skew) - l.Skew), span.End.Add(l.Skew + 1)}
+}
+
+// reach is Reach for a clause of its own: only an increase has a start sample.
+func (l Limits) reach(clause Clause, span Span) Span {
+	if clause.Reduce == ReduceIncrease {
+		return l.Reach(span)
+	}
+	return Span{span.Start.Add(-l.Skew), span.End.Add(l.Skew + 1)}
+}
+
+// beat is the signal that shows the source alive; "" where that is the series
+// itself.
+func (l Limits) beat() string {
+	if l.Signal.Heartbeat == l.Signal.Name {
+		return ""
+	}
+	return l.Signal.Heartbeat
+}
+
+// fit says whether the span is not empty and within the cap.
+func (l Limits) fit(span Span) bool {
+	return span.Start.Before(span.End) && l.Interval > 0 && cells(span.length(), l.Interval) <= MaxSamples
 }

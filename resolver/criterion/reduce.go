@@ -3,6 +3,7 @@ package criterion
 import (
 	"math"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -19,34 +20,33 @@ type reduced struct {
 
 // reduce computes the ranges over the samples of own that lie in w. Indices in
 // own are sorted by Compare.
-func (e *clauseEval) reduce(w Span, own []int) reduced {
-	lo, hi := e.lim.Signal.Lo, e.lim.Signal.Hi
-	lower, _ := slices.BinarySearchFunc(own, w.Start, e.before)
-	upper, _ := slices.BinarySearchFunc(own, w.End, e.before)
+func (j *judge) reduce(w Span, own []int) reduced {
+	lo, hi := j.lim.Signal.Lo, j.lim.Signal.Hi
+	lower, upper := j.search(own, w.Start), j.search(own, w.End)
 	pts := own[lower:max(lower, upper)]
 	r := reduced{open: Range{lo, hi}, full: Range{lo, hi}, n: len(pts), base: -1, wide: CoverageShort}
-	if e.clause.HoldFor > 0 {
-		e.reduceRuns(&r, w, pts)
+	if j.clause.HoldFor > 0 {
+		j.reduceRuns(&r, w, pts)
 		return r
 	}
-	switch e.clause.Reduce {
+	switch j.clause.Reduce {
 	case ReduceCount:
 		n := float64(len(pts))
 		r.open, r.full = Range{n, math.Inf(1)}, Range{n, n}
 	case ReduceIncrease:
-		e.reduceIncrease(&r, w, own[:max(lower, upper)], lower)
+		j.reduceIncrease(&r, w, own[:max(lower, upper)], lower)
 	case ReduceMax, ReduceMin:
-		e.reduceExtreme(&r, pts)
+		j.reduceExtreme(&r, pts)
 	case ReduceLast:
 		r.shut = true
-		e.reduceLast(&r, w, pts)
+		j.reduceLast(&r, w, pts)
 	case ReduceAvg:
 		r.shut = true
-		e.reduceAvg(&r, pts)
+		j.reduceAvg(&r, pts)
 	case ReduceQuantile:
 		r.shut = true
 		if len(pts) > 0 {
-			q := e.quantile(pts)
+			q := j.quantile(pts)
 			r.full = Range{q, q}
 		}
 	default:
@@ -55,31 +55,20 @@ func (e *clauseEval) reduce(w Span, own []int) reduced {
 	return r
 }
 
-// before orders a sample against an edge, so that a search finds the first
-// sample at or after it.
-func (e *clauseEval) before(i int, edge time.Time) int {
-	if e.in.Samples[i].Time.Before(edge) {
-		return -1
-	}
-	return 1
-}
-
-func (e *clauseEval) at(i int) *Sample { return &e.in.Samples[i] }
-
-func (e *clauseEval) reduceExtreme(r *reduced, pts []int) {
+func (j *judge) reduceExtreme(r *reduced, pts []int) {
 	if len(pts) == 0 {
 		return
 	}
-	v := e.at(pts[0]).Value
+	v := j.at(pts[0]).Value
 	for _, i := range pts[1:] {
-		if e.clause.Reduce == ReduceMax {
-			v = max(v, e.at(i).Value)
+		if j.clause.Reduce == ReduceMax {
+			v = max(v, j.at(i).Value)
 		} else {
-			v = min(v, e.at(i).Value)
+			v = min(v, j.at(i).Value)
 		}
 	}
 	r.full = Range{v, v}
-	if e.clause.Reduce == ReduceMax {
+	if j.clause.Reduce == ReduceMax {
 		r.open = Range{v, max(v, r.open.Hi)}
 	} else {
 		r.open = Range{min(v, r.open.Lo), v}
@@ -88,23 +77,23 @@ func (e *clauseEval) reduceExtreme(r *reduced, pts []int) {
 
 // reduceLast knows the last value without any coverage once the window is
 // closed and its last cell is occupied: no missing tick comes after it.
-func (e *clauseEval) reduceLast(r *reduced, w Span, pts []int) {
+func (j *judge) reduceLast(r *reduced, w Span, pts []int) {
 	if len(pts) == 0 {
 		return
 	}
-	last := e.at(pts[len(pts)-1])
+	last := j.at(pts[len(pts)-1])
 	r.full = Range{last.Value, last.Value}
-	cell := last.Time.Sub(w.Start) / e.lim.Interval
-	lastCell := time.Duration(cells(w.End.Sub(w.Start), e.lim.Interval) - 1)
-	if e.in.Closed && e.lim.Signal.Kind != Event && cell == lastCell && w.End.Sub(last.Time) <= e.lim.MaxGap {
+	cell := last.Time.Sub(w.Start) / j.lim.Interval
+	lastCell := time.Duration(cells(w.End.Sub(w.Start), j.lim.Interval) - 1)
+	if j.closed && j.lim.Signal.Kind != Event && cell == lastCell && w.End.Sub(last.Time) <= j.lim.MaxGap {
 		r.open, r.shut = r.full, false
 	}
 }
 
-func (e *clauseEval) reduceAvg(r *reduced, pts []int) {
+func (j *judge) reduceAvg(r *reduced, pts []int) {
 	mean := 0.0
 	for k, i := range pts {
-		mean += (e.at(i).Value - mean) / float64(k+1)
+		mean += (j.at(i).Value - mean) / float64(k+1)
 	}
 	if !isFinite(mean) {
 		r.fault = CriterionError
@@ -113,15 +102,18 @@ func (e *clauseEval) reduceAvg(r *reduced, pts []int) {
 	r.full = Range{mean, mean}
 }
 
-// quantile is the nearest-rank quantile.
-func (e *clauseEval) quantile(pts []int) float64 {
+// quantile is the nearest-rank quantile: the least value that at least a part
+// q of the values does not exceed. The rank is where k ÷ n reaches q; q × n may
+// be rounded to just above a whole number, as 0.07 × 100 is.
+func (j *judge) quantile(pts []int) float64 {
 	values := make([]float64, len(pts))
 	for k, i := range pts {
-		values[k] = e.at(i).Value
+		values[k] = j.at(i).Value
 	}
 	slices.Sort(values)
-	rank := int(math.Ceil(e.clause.Quantile * float64(len(values))))
-	return values[max(rank, 1)-1]
+	n := float64(len(values))
+	rank := sort.Search(len(values)-1, func(k int) bool { return float64(k+1)/n >= j.clause.Quantile })
+	return values[rank]
 }
 
 // reduceIncrease sums what a counter gained. own ends at the window's end;
@@ -132,28 +124,28 @@ func (e *clauseEval) quantile(pts []int) float64 {
 // unseen before a restart, or before a missing start sample, leaves the upper
 // bound open. A value that fell without a restart, or a start time that went
 // back, is not a counter's.
-func (e *clauseEval) reduceIncrease(r *reduced, w Span, own []int, first int) {
+func (j *judge) reduceIncrease(r *reduced, w Span, own []int, first int) {
 	gained, exact := 0.0, true
 	var cur *Sample
 	k := first
 	switch {
-	case k < len(own) && e.at(own[k]).Time.Equal(w.Start):
-		for k < len(own) && e.at(own[k]).Time.Equal(w.Start) {
+	case k < len(own) && j.at(own[k]).Time.Equal(w.Start):
+		for k < len(own) && j.at(own[k]).Time.Equal(w.Start) {
 			k++
 		}
 		r.base = own[k-1]
-	case first > 0 && w.Start.Sub(e.at(own[first-1]).Time) <= e.lim.Staleness:
+	case first > 0 && w.Start.Sub(j.at(own[first-1]).Time) <= j.lim.Staleness:
 		r.base = own[first-1]
 	}
 	if r.base >= 0 {
-		cur = e.at(r.base)
+		cur = j.at(r.base)
 	} else {
 		exact = false
 	}
 	for ; k < len(own); k++ {
-		p := e.at(own[k])
+		p := j.at(own[k])
 		switch {
-		case cur == nil || !cur.Start.IsZero() && !p.Start.IsZero() && p.Start.Sub(cur.Start) > e.lim.Skew:
+		case cur == nil || !cur.Start.IsZero() && !p.Start.IsZero() && p.Start.Sub(cur.Start) > j.lim.Skew:
 			if !p.Start.IsZero() && !p.Start.Before(w.Start) {
 				gained += p.Value
 			}
@@ -161,7 +153,7 @@ func (e *clauseEval) reduceIncrease(r *reduced, w Span, own []int, first int) {
 				exact = false
 				r.wide = SensorUnproven
 			}
-		case !cur.Start.IsZero() && !p.Start.IsZero() && cur.Start.Sub(p.Start) > e.lim.Skew:
+		case !cur.Start.IsZero() && !p.Start.IsZero() && cur.Start.Sub(p.Start) > j.lim.Skew:
 			r.fault = SourcesConflict
 			return
 		case p.Value < cur.Value:
@@ -188,19 +180,19 @@ func (e *clauseEval) reduceIncrease(r *reduced, w Span, own []int, first int) {
 // interrupts, which is the longest run that missing samples could make. While
 // samples are still waited for, one that fails may come to lie inside a run, so
 // an open window shows none.
-func (e *clauseEval) reduceRuns(r *reduced, w Span, pts []int) {
+func (j *judge) reduceRuns(r *reduced, w Span, pts []int) {
 	var longest, free time.Duration
 	lastFail := w.Start
 	var runStart, prev time.Time
 	inRun := false
 	for _, i := range pts {
-		s := e.at(i)
-		if !e.clause.Op.Passes(s.Value, e.clause.Value) {
+		s := j.at(i)
+		if !j.clause.Op.Passes(s.Value, j.clause.Value) {
 			free = max(free, s.Time.Sub(lastFail))
 			lastFail, inRun = s.Time, false
 			continue
 		}
-		if !inRun || s.Time.Sub(prev) > e.lim.MaxGap {
+		if !inRun || s.Time.Sub(prev) > j.lim.MaxGap {
 			runStart, inRun = s.Time, true
 		}
 		prev = s.Time
@@ -209,7 +201,7 @@ func (e *clauseEval) reduceRuns(r *reduced, w Span, pts []int) {
 	free = max(free, w.End.Sub(lastFail))
 	r.full = Range{longest.Seconds(), longest.Seconds()}
 	r.open = Range{longest.Seconds(), max(free, longest).Seconds()}
-	if !e.in.Closed {
+	if !j.closed {
 		r.open.Lo = 0
 	}
 }

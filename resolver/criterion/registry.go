@@ -140,7 +140,7 @@ func (w *signalWire) signal() (Signal, error) {
 		s.Hi = *w.Hi
 	}
 	switch {
-	case !isSignal(s.Name):
+	case !IsSignal(s.Name):
 		return s, fmt.Errorf("/name: %q", s.Name)
 	case !IsSource(s.Source):
 		return s, fmt.Errorf("/source: %q", s.Source)

@@ -1,10 +1,12 @@
 package criterion
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -70,8 +72,9 @@ func Compare(a, b *Sample) int {
 	return bytes.Compare(appendLabels(nil, a.Labels), appendLabels(nil, b.Labels))
 }
 
-// sampleWire is a sample as it stands in a batch and in a segment.
+// sampleWire is a sample as it stands in a batch, in a segment and in a file.
 type sampleWire struct {
+	Source *string           `json:"source"`
 	Stream *string           `json:"stream"`
 	Seq    *uint64           `json:"seq"`
 	Signal *string           `json:"signal"`
@@ -82,8 +85,8 @@ type sampleWire struct {
 }
 
 // ParseSample reads one JSON object of the members seq, signal, labels, time,
-// start and value, and stream if the caller gives none; other members are
-// refused. The source is the caller's. The error is ErrSample.
+// start and value, and source and stream if the caller gives none; other
+// members are refused. The error is ErrSample.
 func ParseSample(source, stream string, raw []byte) (Sample, error) {
 	var w sampleWire
 	if err := json.Unmarshal(raw, &w, json.RejectUnknownMembers(true)); err != nil {
@@ -91,6 +94,12 @@ func ParseSample(source, stream string, raw []byte) (Sample, error) {
 	}
 	if (stream == "") == (w.Stream == nil) {
 		return Sample{}, fmt.Errorf("%w: stream stands once, in the batch or in the sample", ErrSample)
+	}
+	if (source == "") == (w.Source == nil) {
+		return Sample{}, fmt.Errorf("%w: source is the connection's or the file's, and stands in a sample where there is neither", ErrSample)
+	}
+	if w.Source != nil {
+		source = *w.Source
 	}
 	if w.Stream != nil {
 		stream = *w.Stream
@@ -102,13 +111,33 @@ func ParseSample(source, stream string, raw []byte) (Sample, error) {
 	return s, nil
 }
 
+// ReadSamples reads JSON lines, each a sample with its source: ErrSample with
+// the number of the line for anything else.
+func ReadSamples(r io.Reader) ([]Sample, error) {
+	var samples []Sample
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		s, err := ParseSample("", "", lines.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		samples = append(samples, s)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("line %d: %w", len(samples)+1, err)
+	}
+	return samples, nil
+}
+
 func (w *sampleWire) sample(source, stream string) (Sample, error) {
 	switch {
 	case w.Seq == nil || w.Signal == nil || w.Time == nil || w.Value == nil:
 		return Sample{}, errors.New("seq, signal, time and value are required")
+	case !IsSource(source):
+		return Sample{}, fmt.Errorf("source %q", source)
 	case !isToken(stream, maxName):
 		return Sample{}, fmt.Errorf("stream %q", stream)
-	case !isSignal(*w.Signal):
+	case !IsSignal(*w.Signal):
 		return Sample{}, fmt.Errorf("signal %q", *w.Signal)
 	}
 	s := Sample{Source: source, Stream: stream, Seq: *w.Seq, Signal: *w.Signal, Labels: w.Labels}
@@ -206,24 +235,30 @@ func appendString(dst []byte, s string) []byte {
 	return dst
 }
 
+// checkLabels names the first bad label by its name, so that the same labels
+// always get the same words.
 func checkLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return fmt.Errorf("%d labels, the limit is %d", len(labels), maxLabels)
 	}
+	bad, found := "", false
 	for k, v := range labels {
-		if !isSignal(k) {
-			return fmt.Errorf("label name %q", k)
-		}
-		if len(v) > maxLabelValue {
-			return fmt.Errorf("label %q has %d bytes, the limit is %d", k, len(v), maxLabelValue)
+		if (!IsSignal(k) || len(v) > maxLabelValue) && (!found || k < bad) {
+			bad, found = k, true
 		}
 	}
-	return nil
+	switch {
+	case !found:
+		return nil
+	case !IsSignal(bad):
+		return fmt.Errorf("label name %.60q", bad)
+	}
+	return fmt.Errorf("label %q has %d bytes, the limit is %d", bad, len(labels[bad]), maxLabelValue)
 }
 
-// isSignal says whether s may name a signal or a label: letters, digits and
+// IsSignal says whether s may name a signal or a label: letters, digits and
 // any of _ . : / -, starting with a letter or _.
-func isSignal(s string) bool {
+func IsSignal(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_'

@@ -91,3 +91,63 @@ func (s *Screen) addRun(p *Sample) bool {
 	s.prev = p.Time
 	return !s.clause.Op.Passes(p.Value, s.clause.Value) && s.wide.End.Sub(p.Time) <= s.clause.HoldFor+2*s.lim.Skew+1
 }
+
+// Screens are the screens of all clauses of a criterion and of their baselines.
+type Screens struct {
+	list     []clauseScreens
+	baseline bool // it is closed
+}
+
+type clauseScreens struct {
+	clause   Clause
+	lim      Limits
+	screens  []*Screen
+	baseline Span // within reach
+}
+
+// NewScreens are the screens of a criterion that passed Lint. The baseline is
+// Input.Baseline.
+func NewScreens(c Criterion, r *Registry, window, baseline Span) *Screens {
+	s := &Screens{}
+	for _, clause := range c.Clauses() {
+		lim, ok := LimitsOf(c, clause, r)
+		if !ok {
+			continue
+		}
+		cs := clauseScreens{clause: clause, lim: lim, screens: []*Screen{NewScreen(clause, lim, window)}}
+		if c.Baseline != nil && !baseline.IsZero() {
+			cs.screens = append(cs.screens, NewScreen(c.Baseline.on(clause), lim, baseline))
+			cs.baseline = lim.Reach(baseline)
+		}
+		s.list = append(s.list, cs)
+	}
+	return s
+}
+
+// CloseBaseline tells that evaluations say BaselineClosed from now on, so that
+// coverage of the baseline may decide too.
+func (s *Screens) CloseBaseline() { s.baseline = true }
+
+// Add takes one more sample, whatever its series, and says whether an
+// evaluation with it might decide, the window still being open. It must be told
+// of every sample of the clauses' series, and of their heartbeats.
+func (s *Screens) Add(p *Sample) bool {
+	may := false
+	for i := range s.list {
+		cs := &s.list[i]
+		if p.Source != cs.lim.Signal.Source {
+			continue
+		}
+		own := cs.clause.matches(p)
+		if s.baseline && (own || p.Signal == cs.lim.beat()) && cs.baseline.Contains(p.Time) {
+			may = true
+		}
+		if !own {
+			continue
+		}
+		for _, screen := range cs.screens {
+			may = screen.Add(p) || may
+		}
+	}
+	return may
+}

@@ -132,10 +132,13 @@ type ResolverStatus struct {
 	Skipped  uint64     `json:"skipped"`  // records that do not decode
 	// The rest is of when it was last caught up with a checkpoint: ledger time,
 	// how many predictions are not settled, when the first of them was recorded,
-	// and up to where each source's telemetry is sealed.
+	// how many are settled and amendable, how many segments had samples that came
+	// too late to amend anything, and up to where each source's telemetry is sealed.
 	LedgerTime time.Time            `json:"ledger_time,omitzero"`
 	Open       int                  `json:"open"`
 	Oldest     time.Time            `json:"oldest_open,omitzero"`
+	Amendable  int                  `json:"amendable"`
+	TooLate    int                  `json:"too_late"`
 	Watermarks map[string]time.Time `json:"watermarks,omitzero"`
 }
 
@@ -144,7 +147,7 @@ func (r *Resolver) StatusOf() *ResolverStatus {
 	st := r.Stats()
 	return &ResolverStatus{
 		Applied: r.Applied(), Differed: r.Differed(), Skipped: r.Skipped(),
-		LedgerTime: st.LedgerTime, Open: st.Open, Oldest: st.Oldest, Watermarks: st.Watermarks,
+		LedgerTime: st.LedgerTime, Open: st.Open, Oldest: st.Oldest, Amendable: st.Amendable, TooLate: st.TooLate, Watermarks: st.Watermarks,
 	}
 }
 

@@ -98,6 +98,7 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 		if err != nil {
 			return err
 		}
+		s.routes = r.routes
 		s.wait, s.ready, s.status = r.Wait, r.ready, func(st *Status) { st.Resolver = r.StatusOf() }
 	case "ingress", "sensor":
 		t, err := StartTelemetry(ctx, cfg.Dir, s.hub, TelemetryConfig{

@@ -161,6 +161,7 @@ func (u *Up) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	u.Views.routes(mux)
 	u.Logger.routes(mux)
+	u.Judge.routes(mux)
 	u.health.routes(mux)
 	handle(mux, "GET /status", func(*http.Request) (any, error) { return u.Status(), nil })
 	handle(mux, "POST /reload", func(*http.Request) (any, error) {

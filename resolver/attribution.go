@@ -1,0 +1,213 @@
+package resolver
+
+import (
+	"time"
+
+	"assay/events"
+	"assay/ledger"
+	"assay/resolver/criterion"
+)
+
+// action is a tool call that was carried out.
+type action struct {
+	seq        ledger.Seq
+	target     string
+	namespace  string // of a harness's, which acts on its own cases only; "" of a dispatcher's
+	start, end time.Time
+}
+
+// actionOf dates a tool call by the dispatcher's word or, where that is unknown
+// or absurd, by when the ledger heard of it.
+func actionOf(rec ledger.Record, role string, d *events.ToolCalled) action {
+	a := action{seq: rec.Seq, end: rec.RecordedAt}
+	if d.Target != nil {
+		a.target = *d.Target
+	}
+	if role == "harness" {
+		a.namespace = rec.Namespace
+	}
+	sane := func(t time.Time) bool {
+		return !t.Before(rec.RecordedAt.Add(-horizon)) && !t.After(rec.RecordedAt.Add(horizon))
+	}
+	if t, ok := events.Time(d.EndedAt); ok && sane(t) {
+		a.end = t.UTC()
+	}
+	a.start = a.end
+	if t, ok := events.Time(d.StartedAt); ok && sane(t) && t.Before(a.end) {
+		a.start = t.UTC()
+	}
+	return a
+}
+
+// concerns says whether the action can be one that p is about.
+func (a *action) concerns(p *prediction) bool { return a.namespace == "" || a.namespace == p.namespace }
+
+// maxActions bounds the actions that are remembered, of whatever target.
+const maxActions = 100_000
+
+// actionLog is the actions of the last while, so that an outcome is not laid to
+// one of them alone.
+type actionLog struct {
+	list     []action // with a target, in ledger order
+	first    int      // number of list[0], counted from the first ever
+	byTarget map[string][]int
+	gone     time.Time // end of the last action that is forgotten: from then on all are known
+}
+
+func newActionLog() actionLog { return actionLog{byTarget: make(map[string][]int)} }
+
+// note adds an action on a target.
+func (l *actionLog) note(a action) {
+	if a.target != "" {
+		l.byTarget[a.target] = append(l.byTarget[a.target], l.first+len(l.list))
+		l.list = append(l.list, a)
+	}
+}
+
+// forget drops the oldest beyond the horizon or maxActions.
+func (l *actionLog) forget(now time.Time) {
+	for old := now.Add(-horizon); len(l.list) > 0 && (len(l.list) > maxActions || l.list[0].end.Before(old)); {
+		a := l.list[0]
+		if a.end.After(l.gone) {
+			l.gone = a.end
+		}
+		if l.byTarget[a.target] = l.byTarget[a.target][1:]; len(l.byTarget[a.target]) == 0 {
+			delete(l.byTarget, a.target)
+		}
+		l.list = l.list[1:]
+		l.first++
+	}
+}
+
+// others are the actions on p's target beside its own.
+func (l *actionLog) others(p *prediction) []action {
+	var out []action
+	for _, n := range l.byTarget[p.act.target] {
+		if a := l.list[n-l.first]; a.seq != p.act.seq && a.concerns(p) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// Bounds of a placebo's earlier telemetry.
+const (
+	placeboWindows  = 24
+	placeboSegments = 2000
+	placeboSamples  = 500_000
+)
+
+// maxOthers is how many other actions an event names.
+const maxOthers = 64
+
+// attribute says how far the outcome can be laid to the action. What was not
+// looked at is null: there is nothing to attribute without an action on a
+// target.
+func (m *Machine) attribute(p *prediction, ev evidence, res criterion.Result) (events.Attribution, error) {
+	out := events.Attribution{Kind: criterion.TemporalOnly}
+	if p.act == nil || p.act.target == "" || res.Outcome == criterion.Unknown {
+		return out, nil
+	}
+	in := criterion.AttributionInput{Input: p.input(ev), Result: res, P: p.p, ActionStart: p.act.start, PreClosed: true}
+	for _, w := range p.watches {
+		reached := m.reached(m.source(w.limits.Signal.Source))
+		in.PreClosed = in.PreClosed && !p.act.start.Add(w.limits.Lateness).After(reached)
+	}
+	var before time.Time // end of the last action before this one
+	known := !m.actions.gone.After(p.act.start)
+	for _, a := range m.actions.others(p) {
+		switch {
+		case a.end.Before(p.act.start):
+			if a.end.After(before) {
+				before = a.end
+			}
+		case a.start.Before(p.window.End):
+			in.Others = append(in.Others, uint64(a.seq))
+		}
+	}
+	if known && res.Outcome == criterion.True {
+		span, samples, err := m.placebo(p, before)
+		if err != nil {
+			return out, err
+		}
+		in.Placebo, in.Samples = span, append(samples, in.Samples...)
+	}
+	return attributionOf(criterion.Attribute(in), in, known), nil
+}
+
+// placebo loads earlier telemetry of p's clauses, in which nobody acted on its
+// target: at most placeboWindows of its windows before the action, less where an
+// earlier action, the horizon, placeboSegments or placeboSamples ends it. The
+// span is nil when nothing is left.
+func (m *Machine) placebo(p *prediction, before time.Time) (*criterion.Span, []criterion.Sample, error) {
+	to := p.act.start
+	from := to.Add(-placeboWindows * p.criterion.Window.Length)
+	for _, t := range []time.Time{before, m.actions.gone, m.now.Add(-horizon)} { // the sources remember as much
+		if t.After(from) {
+			from = t
+		}
+	}
+	segments, samples := 0, int64(0)
+	for _, src := range p.sources {
+		for i := len(src.segments) - 1; i >= 0 && src.segments[i].end.After(from); i-- {
+			seg := &src.segments[i]
+			if !seg.earliest.Before(to) {
+				continue
+			}
+			segments++
+			if samples += seg.samples; segments > placeboSegments || samples > placeboSamples {
+				from = seg.end
+				break
+			}
+		}
+	}
+	if !from.Before(to) {
+		return nil, nil, nil
+	}
+	past := *p
+	past.since, past.until, past.series, past.watches = from, to, nil, nil
+	if err := past.parse(); err != nil {
+		return nil, nil, err
+	}
+	past.criterion.Controls = nil
+	if err := m.loadApart([]*prediction{&past}); err != nil {
+		return nil, nil, err
+	}
+	return &criterion.Span{Start: from, End: to}, past.gather().samples, nil
+}
+
+// attributionOf is what an event says of it.
+func attributionOf(a criterion.Attribution, in criterion.AttributionInput, known bool) events.Attribution {
+	out := events.Attribution{Kind: a.Kind}
+	if known {
+		out.Others = append([]uint64{}, in.Others[:min(len(in.Others), maxOthers)]...)
+	}
+	if b := a.BaseRate; b != nil {
+		out.Placebo = &events.Placebo{
+			Windows: int64(b.Windows), Confirmed: int64(b.Confirmed), Episodes: int64(b.Episodes), K: &b.K, Upper: &b.Upper,
+		}
+	}
+	if n := len(in.Criterion.Controls); n > 0 && len(a.Controls) > 0 {
+		out.Controls = &events.Controls{N: int64(n), Changed: changed(a.Controls, n)}
+	}
+	return out
+}
+
+// changed counts the controls of which a clause's series went from failing to
+// passing; nil when that is not known of one. They come n a clause.
+func changed(list []criterion.Comparison, n int) *int64 {
+	var total int64
+	for i := range n {
+		any := criterion.False
+		for j := i; j < len(list); j += n {
+			any = criterion.Or(any, list[j].Changed())
+		}
+		switch any {
+		case criterion.Unknown:
+			return nil
+		case criterion.True:
+			total++
+		}
+	}
+	return &total
+}
