@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,10 +74,12 @@ type Service struct {
 	machine *Machine
 	sealers map[string]*Sealer
 
-	tree ledger.Tree // over what was looked at; whole at each checkpoint
-	tip  ledger.Hash // leaf of the last record of tree
-	head ledger.Hash // leaf of the last applied record
-	news news        // of records that are not applied yet
+	tree   ledger.Tree // over what was looked at; whole at each checkpoint
+	tip    ledger.Hash // leaf of the last record of tree
+	folded ledger.Tree // over what is applied
+	head   ledger.Hash // leaf of the last applied record
+	broken bool        // an error left the machine where no record ends
+	news   news        // of records that are not applied yet
 
 	bodies [][]byte // that look read, from the first record that is not applied yet; nil when they were too many
 
@@ -166,7 +169,7 @@ func (s *Service) reset() {
 	s.mu.Lock()
 	s.machine = NewMachine(s.machineConfig())
 	s.mu.Unlock()
-	s.tree, s.tip, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Hash{}
+	s.tree, s.tip, s.folded, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Tree{}, ledger.Hash{}
 	s.unproven, s.whole, s.saved = false, false, 0
 	s.bodies, s.pending, s.pendingBytes = nil, nil, 0
 	s.applied.Store(0)
@@ -209,15 +212,11 @@ func (s *Service) Skipped() uint64 { return s.skipped.Load() }
 
 // Run folds the ledger up to each new checkpoint and publishes what that calls
 // for, and seals once it has caught up. It ends with ctx, whose error it
-// returns, or with the first error that waiting does not mend. A fold that is
-// on its way to a checkpoint when ctx ends may reach it, so that it can be saved.
+// returns, or with the first error that waiting does not mend.
 func (s *Service) Run(ctx context.Context) error {
-	defer s.save()
+	defer s.stop(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	folding, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	defer abandon()
-	context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, abandon) })
 	sealing := make(chan error, len(s.sealers))
 	started := 0
 	defer func() {
@@ -227,7 +226,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}()
 	for {
-		caughtUp, err := s.Advance(folding)
+		caughtUp, err := s.Advance(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -252,9 +251,19 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// stopGrace is how long a stop waits for a checkpoint to be reached: a service
-// manager gives a stop at least ten seconds.
+// stopGrace is how long a stop waits for the intake: a service manager gives a
+// stop at least ten seconds.
 const stopGrace = 3 * time.Second
+
+// stop saves the fold at the record where it stands, be it between two
+// checkpoints, once what it called for so far is in the ledger.
+func (s *Service) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+	defer cancel()
+	if s.flush(ctx) == nil {
+		s.save()
+	}
+}
 
 // permanent marks an error that reading again does not mend.
 type permanent struct{ error }
@@ -289,7 +298,7 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	switch {
 	case cp.Size < s.tree.Size():
 		return permanent{fmt.Errorf("%w: to %d, read up to %d", ErrRolledBack, to, s.tree.Size())}
-	case to == s.Applied():
+	case to == s.Applied() && len(s.pending) == 0:
 		if !s.whole { // a saved state may stand here already
 			s.whole = true
 			s.note()
@@ -315,9 +324,6 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	s.news = newNews() // what the fold still calls for lies behind
 	s.whole = true
 	s.note()
-	if s.Applied()-s.saved >= s.saveEvery {
-		s.save()
-	}
 	return nil
 }
 
@@ -332,6 +338,9 @@ func (s *Service) applyAll(ctx context.Context, to ledger.Seq) error {
 	for _, body := range bodies {
 		if err := s.apply(ctx, s.Applied()+1, body); err != nil {
 			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
 	if s.Applied() < to {
@@ -393,28 +402,42 @@ func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error 
 		if rec.Seq != seq || rec.Prev != s.head {
 			return permanent{fmt.Errorf("%w: record %d does not follow its predecessor", ErrBroken, seq)}
 		}
-		s.mu.Lock()
-		late := s.machine.TooLate()
-		emissions, err := s.machine.Apply(rec)
-		late = s.machine.TooLate() - late
-		s.mu.Unlock()
+		emissions, err := s.fold(rec)
 		if err != nil {
+			s.broken = true
 			return permanent{err}
 		}
-		if late > 0 {
-			s.cfg.Log.Warn().Uint64("seq", uint64(seq)).Msg("telemetry came more than seven days late: it amends nothing that was settled by then")
-		}
-		s.skipped.Store(uint64(s.machine.Skipped()))
 		s.tellSealer(rec)
 		for _, e := range emissions {
-			if err := s.publish(ctx, e); err != nil {
-				return err
-			}
+			s.publish(e)
 		}
 	}
 	s.head = ledger.Leaf(body)
+	s.folded.Append(s.head)
 	s.applied.Store(uint64(seq))
+	due := s.Applied()-s.saved >= s.saveEvery
+	if due || len(s.pending) >= maxPending || s.pendingBytes >= maxPendingBytes {
+		if err := s.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if due {
+		s.save()
+	}
 	return nil
+}
+
+// fold hands a record to the machine.
+func (s *Service) fold(rec ledger.Record) ([]Emission, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	late := s.machine.TooLate()
+	emissions, err := s.machine.Apply(rec)
+	if s.machine.TooLate() > late {
+		s.cfg.Log.Warn().Uint64("seq", uint64(rec.Seq)).Msg("telemetry came more than seven days late: it amends nothing that was settled by then")
+	}
+	s.skipped.Store(uint64(s.machine.Skipped()))
+	return emissions, err
 }
 
 func (s *Service) tellSealer(rec ledger.Record) {
@@ -430,8 +453,8 @@ func (s *Service) tellSealer(rec ledger.Record) {
 	}
 }
 
-// A message to the intake has at most maxPending events and some maxPendingBytes
-// bytes.
+// What is called for is published once it is so many events or bytes: a record
+// seldom calls for more than one.
 const (
 	maxPending      = 500
 	maxPendingBytes = 1 << 20
@@ -439,64 +462,77 @@ const (
 
 // publish puts an emission among those that are sent together, unless the ledger
 // has it.
-func (s *Service) publish(ctx context.Context, e Emission) error {
+func (s *Service) publish(e Emission) {
 	if old, ok := s.news.stored[uuidOf(e.ID)]; ok {
 		if old != sha256.Sum256(e.Event) {
 			s.differs(e)
 		}
-		return nil
-	}
-	if e.Manifest != nil {
-		err := retry(ctx, s.cfg.Poll, s.cfg.Log, "store manifest", func() error {
-			_, err := s.cfg.Blobs.Put(e.Manifest)
-			return err
-		})
-		if err != nil {
-			return permanent{err}
-		}
+		return
 	}
 	s.pending = append(s.pending, e)
-	if s.pendingBytes += len(e.Event); len(s.pending) < maxPending && s.pendingBytes < maxPendingBytes {
-		return nil
-	}
-	return s.flush(ctx)
+	s.pendingBytes += len(e.Event)
 }
 
-// flush publishes what is pending, in the order in which it was emitted, until
+// flush publishes what is pending, in the order in which it was called for, until
 // the ledger has all of it.
 func (s *Service) flush(ctx context.Context) error {
 	for len(s.pending) > 0 {
-		batch := make([][]byte, len(s.pending))
-		for i, e := range s.pending {
-			batch[i] = e.Event
+		n, size := 0, 0
+		for n < len(s.pending) && n < maxPending && (n == 0 || size+len(s.pending[n].Event) <= maxPendingBytes) {
+			size += len(s.pending[n].Event)
+			n++
 		}
-		var left []Emission
-		var failed error
-		for i, err := range s.cfg.Publisher.Publish(ctx, batch...) {
-			switch e := s.pending[i]; {
-			case err == nil:
-			case errors.Is(err, ErrConflict):
-				s.differs(e)
-			case errors.Is(err, ErrRefused):
-				return permanent{fmt.Errorf("publish %s of %s: %w", e.Type, e.PredID, err)}
-			default:
-				left, failed = append(left, e), err
-			}
+		left, err := s.send(ctx, s.pending[:n])
+		if _, final := errors.AsType[permanent](err); final {
+			return err
 		}
-		s.pending = left
-		if failed == nil {
-			break
+		if s.pending = s.pending[n:]; len(left) > 0 {
+			s.pending = slices.Concat(left, s.pending)
+		}
+		if err == nil {
+			continue
 		}
 		if ctx.Err() != nil {
 			return permanent{ctx.Err()}
 		}
-		s.cfg.Log.Warn().Err(failed).Int("events", len(left)).Msg("publish: trying again")
+		s.cfg.Log.Warn().Err(err).Int("events", len(left)).Msg("publish: trying again")
 		if err := sleep(ctx, s.cfg.Poll); err != nil {
 			return permanent{err}
 		}
 	}
 	s.pending, s.pendingBytes = nil, 0
 	return nil
+}
+
+// send publishes emissions as one message and returns those that are to be sent
+// again, with the reason.
+func (s *Service) send(ctx context.Context, list []Emission) (left []Emission, again error) {
+	batch := make([][]byte, len(list))
+	for i, e := range list {
+		batch[i] = e.Event
+		if e.Manifest == nil {
+			continue
+		}
+		err := retry(ctx, s.cfg.Poll, s.cfg.Log, "store manifest", func() error {
+			_, err := s.cfg.Blobs.Put(e.Manifest)
+			return err
+		})
+		if err != nil {
+			return nil, permanent{err}
+		}
+	}
+	for i, err := range s.cfg.Publisher.Publish(ctx, batch...) {
+		switch e := list[i]; {
+		case err == nil:
+		case errors.Is(err, ErrConflict):
+			s.differs(e)
+		case errors.Is(err, ErrRefused):
+			return nil, permanent{fmt.Errorf("publish %s of %s: %w", e.Type, e.PredID, err)}
+		default:
+			left, again = append(left, e), err
+		}
+	}
+	return left, again
 }
 
 func (s *Service) differs(e Emission) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -34,7 +35,8 @@ type Cost struct {
 	Bystanders int `json:"bystanders"`
 	Watchers   int `json:"watchers"`
 	Samples    int `json:"samples"`
-	// Nanoseconds of processor time a sample, and of decoding it beside that.
+	// Nanoseconds of processor time a sample, and of decoding it beside that: of
+	// the median segment, so that what else the machine does counts for little.
 	Sample float64 `json:"sample_ns"`
 	Decode float64 `json:"decode_ns"`
 	// Microseconds of processor time to take a prediction in and arm it.
@@ -91,17 +93,20 @@ func (c *Cost) measure(segments int) error {
 	}
 	c.Prediction = float64((cpuTime() - began).Microseconds()) / float64(n)
 	runtime.GC() // of what was needed to take them in
-	var folding, decoding time.Duration
+	var folding, decoding []time.Duration
 	for range segments {
 		fold, decode, err := f.seal()
 		if err != nil {
 			return err
 		}
-		folding += fold
-		decoding += decode
+		folding, decoding = append(folding, fold), append(decoding, decode)
 	}
 	c.Samples = f.samples
-	c.Sample, c.Decode = float64(folding.Nanoseconds())/float64(f.samples), float64(decoding.Nanoseconds())/float64(f.samples)
+	perSample := func(list []time.Duration) float64 {
+		slices.Sort(list)
+		return float64(list[len(list)/2].Nanoseconds()) * float64(segments) / float64(f.samples)
+	}
+	c.Sample, c.Decode = perSample(folding), perSample(decoding)
 	return nil
 }
 

@@ -85,7 +85,7 @@ func parse(args []string) (options, error) {
 	f.DurationVar(&o.open, "open", 60*time.Second, "time from the first prediction to the first open window")
 	f.DurationVar(&o.settle, "settle", 30*time.Second, "time over which the windows close")
 	f.DurationVar(&o.seal, "seal", 10*time.Second, "the resolver's --seal")
-	f.IntVar(&o.segments, "segments", 50, "segments of 10,000 samples that the fold's table folds for each row")
+	f.IntVar(&o.segments, "segments", 30, "segments of 10,000 samples that the fold's table folds for each row")
 	f.StringVar(&o.assay, "assay", "", "the assay command (default: built from this tree)")
 	f.StringVar(&o.dir, "dir", "", "where the scratch directory is made (default: the system's temporary directory)")
 	f.BoolVar(&o.keep, "keep", false, "leave the scratch directory behind and say where")

@@ -100,7 +100,7 @@ func (r *recorder) phasesOf(ctx context.Context, o options, w *world, report *Re
 		return fmt.Errorf("predict: %w", err)
 	}
 	r.begin("arming")
-	if _, err := r.caughtUp(ctx); err != nil {
+	if err := r.armed(ctx, o.predictions); err != nil {
 		return fmt.Errorf("arming: %w", err)
 	}
 	r.begin("restart")
@@ -125,6 +125,20 @@ func (r *recorder) phasesOf(ctx context.Context, o options, w *world, report *Re
 	}
 	r.begin("")
 	return nil
+}
+
+// armed waits until every prediction is open, and until the resolver has folded
+// what it said of that itself.
+func (r *recorder) armed(ctx context.Context, n int) error {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := r.h.Until(within, r.process("resolver"), socketOf("resolver"), func(s house.Status) bool {
+		return s.Resolver != nil && s.Resolver.Open >= n
+	})
+	if err == nil {
+		_, err = r.caughtUp(ctx)
+	}
+	return err
 }
 
 // caughtUp waits until the resolver has folded what the ledger holds now.
