@@ -129,7 +129,11 @@ func (b *book) predict(when float64, id, criterion string) ledger.Seq {
 
 func (b *book) tool(when float64, principal, tool, target, status string, ended float64) ledger.Seq {
 	begin, end := events.FormatTime(at(ended-2)), events.FormatTime(at(ended))
-	return b.add(when, principal, &events.ToolCalled{ToolCallID: "t", Tool: tool, Target: &target, Status: status, StartedAt: &begin, EndedAt: &end})
+	d := &events.ToolCalled{ToolCallID: "t", Tool: tool, Target: &target, Status: status, StartedAt: &begin, EndedAt: &end}
+	if target == "" {
+		d.Target = nil
+	}
+	return b.add(when, principal, d)
 }
 
 // report is an operator's word on piper's prediction.

@@ -18,6 +18,35 @@ type Segments interface {
 	Load(sha256 string) ([]criterion.Sample, error)
 }
 
+// memo loads each segment once while one record is applied, whoever needs it, as
+// long as they are not too many.
+type memo struct {
+	from Segments
+	held map[string][]criterion.Sample
+	left int // samples that may still be held
+}
+
+// maxMemo is how many samples a memo holds at most.
+const maxMemo = 500_000
+
+// Load implements Segments.
+func (m *memo) Load(sha256 string) ([]criterion.Sample, error) {
+	if samples, ok := m.held[sha256]; ok {
+		return samples, nil
+	}
+	samples, err := m.from.Load(sha256)
+	if err == nil && len(samples) <= m.left {
+		if m.held == nil {
+			m.held = make(map[string][]criterion.Sample)
+		}
+		m.held[sha256] = samples
+		m.left -= len(samples)
+	}
+	return samples, err
+}
+
+func (m *memo) reset() { m.held, m.left = nil, maxMemo }
+
 const (
 	// horizon is how far back of ledger time sealed segments are remembered: no
 	// window is longer. Evidence before it is a gap.
@@ -351,10 +380,10 @@ func (e evidence) used(res criterion.Result) []int {
 	for _, cr := range res.Clauses {
 		out = append(out, cr.Used...)
 	}
-	slices.SortFunc(out, func(a, b int) int {
-		return cmp.Or(criterion.Compare(&e.samples[a], &e.samples[b]), cmp.Compare(a, b))
-	})
-	return slices.Compact(out)
+	compare := func(a, b int) int { return criterion.Compare(&e.samples[a], &e.samples[b]) }
+	slices.SortStableFunc(out, compare)
+	// A sample of one clause may be a heartbeat of another, and be there twice.
+	return slices.CompactFunc(out, func(a, b int) bool { return compare(a, b) == 0 })
 }
 
 // refs are the segments of the used samples in ledger order.
@@ -378,16 +407,21 @@ func (e evidence) corrects(after ledger.Seq) bool {
 		source, stream string
 		seq            uint64
 	}
-	count := make(map[identity]int, len(e.samples))
+	first := make(map[identity]int, len(e.samples))
+	contradicted := make(map[identity]bool)
 	id := func(i int) identity {
 		s := &e.samples[i]
 		return identity{s.Source, s.Stream, s.Seq}
 	}
 	for i := range e.samples {
-		count[id(i)]++
+		if j, ok := first[id(i)]; !ok {
+			first[id(i)] = i
+		} else if criterion.Compare(&e.samples[j], &e.samples[i]) != 0 {
+			contradicted[id(i)] = true
+		}
 	}
 	for i := range e.samples {
-		if e.origins[i].seq > after && count[id(i)] > 1 {
+		if e.origins[i].seq > after && contradicted[id(i)] {
 			return true
 		}
 	}

@@ -91,6 +91,7 @@ type Emission struct {
 // only its place on the shelves of its series, where late samples find it.
 type Machine struct {
 	cfg       MachineConfig
+	segments  memo
 	seq       ledger.Seq
 	now       time.Time // ledger time
 	hold      *hold
@@ -123,7 +124,7 @@ func NewMachine(cfg MachineConfig) *Machine {
 		cfg.IsFinal = func(string) bool { return false }
 	}
 	return &Machine{
-		cfg: cfg, preds: make(map[predKey]*prediction), past: make(map[predKey]*prediction), done: make(map[ledger.Hash]struct{}),
+		cfg: cfg, segments: memo{from: cfg.Segments}, preds: make(map[predKey]*prediction), past: make(map[predKey]*prediction), done: make(map[ledger.Hash]struct{}),
 		awaiting: make(map[actionKey]map[*prediction]bool), actions: newActionLog(), sources: make(map[string]*source),
 	}
 }
@@ -191,6 +192,8 @@ func (m *Machine) Apply(rec ledger.Record) ([]Emission, error) {
 		return nil, fmt.Errorf("%w: %d after %d", ErrOrder, rec.Seq, m.seq)
 	}
 	m.seq, m.out = rec.Seq, nil
+	m.segments.reset()
+	defer m.segments.reset()
 	if rec.RecordedAt.After(m.now) {
 		m.now = rec.RecordedAt
 	}
@@ -380,7 +383,7 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 	if src.watched == 0 && (src.shelved == 0 || !seg.earliest.Before(src.shelfEnd)) {
 		return nil
 	}
-	samples, err := m.cfg.Segments.Load(d.SHA256)
+	samples, err := m.segments.Load(d.SHA256)
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", d.SHA256, err)
 	}

@@ -31,6 +31,16 @@ func TestStates(t *testing.T) {
 		foreknown string // "" is none
 		armed     bool
 	}
+	both := strings.Replace(low, `"value":60}`, `"value":60},{"signal":"heat","reduce":"max","op":"<=","value":60}`, 1)
+	either := strings.Replace(both, `"all"`, `"any"`, 1)
+	proven := strings.Replace(killed, `"expires_after"`, `"baseline":{"length":"30s","reduce":"max","op":">","value":60},"expires_after"`, 1)
+	heats := func(from, to, value float64) (out []criterion.Sample) {
+		for s := from; s < to; s += 10 {
+			out = append(out, sample("heat", s, value))
+			out[len(out)-1].Source = "hot"
+		}
+		return out
+	}
 	silentGPU := strings.Replace(low, `"level"`, `"gpu_temperature_celsius"`, 1)
 	for _, tc := range []struct {
 		name      string
@@ -177,6 +187,63 @@ func TestStates(t *testing.T) {
 			b.tick(301)
 			b.tool(20, "dispatcher/main", "kill", "9", "ok", 20)
 		}, want{Settled, Void, "not_executed", 2, "", "", false}},
+		{"two sources: both are waited for", both, func(b *book) {
+			b.seal(61, 60, ticks(5, 60, 1)...)
+			b.seal(70, 69)
+			b.sealOf("hot", 71, 64, heats(5, 60, 1)...)
+			b.tick(72)
+		}, want{state: WindowOpen, armed: true}},
+		{"two sources: the last one closes it", both, func(b *book) {
+			b.seal(61, 60, ticks(5, 60, 1)...)
+			b.sealOf("hot", 71, 65, heats(5, 60, 1)...)
+			b.seal(72, 64)
+			b.seal(73, 65)
+		}, want{Settled, Confirmed, "", 5, "", "", true}},
+		{"two sources: a witness of one refutes all", both, func(b *book) {
+			b.sealOf("hot", 21, 20, heats(5, 20, 99)...)
+		}, want{Settled, Refuted, "", 2, "", "", true}},
+		{"two sources: a witness of one does not refute any", either, func(b *book) {
+			b.sealOf("hot", 21, 20, heats(5, 20, 99)...)
+			b.seal(31, 30, ticks(5, 30, 1)...)
+		}, want{state: WindowOpen, armed: true}},
+		{"two sources: witnesses of both refute any", either, func(b *book) {
+			b.sealOf("hot", 21, 20, heats(5, 20, 99)...)
+			b.seal(31, 30, ticks(5, 30, 99)...)
+		}, want{Settled, Refuted, "", 3, "", "", true}},
+		{"two sources: of two reasons the first listed", both, func(b *book) {
+			b.seal(66, 65, ticks(5, 20, 1)...)
+			b.tick(700)
+		}, want{Settled, Unresolved, "coverage_short", 3, "", "", true}},
+		{"a baseline that shows the symptom", proven, func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 99)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(92, 91, ticks(35, 92, 1)...)
+			b.seal(98, 97)
+		}, want{Settled, Confirmed, "", 5, "", "", true}},
+		{"a baseline that does not blocks confirmation", proven, func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 1)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(98, 97, ticks(35, 92, 1)...)
+			b.tick(800)
+		}, want{Settled, Unresolved, "sensor_unproven", 5, "", "", true}},
+		{"and nothing else", proven, func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 1)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(41, 40, ticks(35, 40, 99)...)
+		}, want{Settled, Refuted, "", 4, "", "", true}},
+		{"a baseline's late sample", proven, func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 1)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(98, 97, ticks(35, 92, 1)...)
+			b.seal(99, 98, sample("level", 16, 99))
+		}, want{Settled, Confirmed, "", 5, "", "", true}},
+		{"a witness waits for the baseline's lateness", strings.Replace(strings.Replace(proven, `"max","op":"<="`, `"min","op":"<="`, 1), `"max","op":">"`, `"avg","op":">"`, 1), func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 99)...)
+			b.tool(22, "dispatcher/main", "kill", "9", "ok", 22)
+			b.seal(36, 24, ticks(35, 40, 1)...) // the witness: it is at most 60 at 35 s
+			b.seal(37, 24.9)
+			b.seal(38, 25) // the action started at 20 s, and 5 s of lateness
+		}, want{Settled, Confirmed, "", 6, "", "", true}},
 		{"forged segments have no effect", low, func(b *book) {
 			b.seal(11, 10, ticks(5, 10, 99)...)
 			body := strings.Replace(string(b.bodies[1]), `"resolver/main"`, `"agent/piper"`, 1)

@@ -241,7 +241,7 @@ func (m *Machine) loadApart(list []*prediction) error {
 		}
 	}
 	for src, list := range missing {
-		if err := src.load(list, until, m.cfg.Segments); err != nil {
+		if err := src.load(list, until, &m.segments); err != nil {
 			return err
 		}
 	}

@@ -290,8 +290,8 @@ func TestSegmentsInOrderAreNotLoadedForSettledPredictions(t *testing.T) {
 	}
 	b.seal(2000, 1999, sample("level", 30, 99))
 	out := b.fold(m)
-	if b.loads != 2+1+3 || len(out) != 1 {
-		t.Errorf("%d segments loaded, %d emissions; want the late one, and it and the two of the window again", b.loads, len(out))
+	if b.loads != 2+3 || len(out) != 1 {
+		t.Errorf("%d segments loaded, %d emissions; want the late one and the two of the window again", b.loads, len(out))
 	}
 	for _, src := range m.order {
 		if src.watched != 0 {
@@ -448,4 +448,48 @@ func TestConfirmedStaysUnlessContradicted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A heartbeat that is a clause's own signal too is one sample, not two that
+// contradict each other.
+func TestSampleOfTwoClauses(t *testing.T) {
+	beats := strings.Replace(low, `"value":60}`, `"value":60},{"signal":"beat","reduce":"count","op":">=","value":3}`, 1)
+	b := newBook(t)
+	b.predict(0, "p", beats)
+	b.seal(66, 65, ticks(5, 20, 1)...)
+	b.tick(700)
+	b.seal(800, 799, ticks(25, 60, 1)...)
+	out := checkRulings(t, b, "unresolved coverage_short telemetry at 3", "confirmed late_telemetry at 4")
+	d := amendments(t, out)["p"][0]
+	one := newBook(t)
+	one.predict(0, "p", strings.Replace(beats, `},{"signal":"beat"`, `},{"signal":"beat","labels":{}`, 1))
+	one.seal(66, 65, ticks(5, 60, 1)...)
+	if want := resolutions(t, one.fold(machineOf(one, testRegistry(t))))["p"]; want.Verdict != Confirmed || len(d.Evidence.Refs) != 2 {
+		t.Errorf("%+v, and in one segment %+v", d, want)
+	}
+}
+
+// A source that is never heard of keeps nothing of what waited for it.
+func TestDeadSourceKeepsNothing(t *testing.T) {
+	silent := strings.Replace(low, `"level"`, `"gpu_temperature_celsius"`, 1)
+	b := newBook(t)
+	for i := range 1000 {
+		b.predict(float64(i)*3600, fmt.Sprint("p", i), silent)
+	}
+	m := machineOf(b, testRegistry(t))
+	b.fold(m)
+	src := m.sources["gpu"]
+	// Those of the last seven days may be amended yet.
+	const amendable = 7*24 + 1
+	if len(m.past) > amendable || len(m.preds) > 1 {
+		t.Errorf("%d open, %d amendable", len(m.preds), len(m.past))
+	}
+	for name, n := range map[string]int{
+		"closing": len(src.closing), "pins": len(src.pins), "deadlines": len(m.deadlines), "ages": len(m.ages),
+		"needs": len(src.series["gpu_temperature_celsius"].exact[""].needs),
+	} {
+		if n > 2*(amendable+2)+minSweep {
+			t.Errorf("%d entries in %s", n, name)
+		}
+	}
 }

@@ -225,8 +225,8 @@ func (m *Machine) arm(p *prediction, act *action, c cut) error {
 		p.since = old // whatever other predictions make the sources remember
 	}
 	m.schedule(p, p.window.End.Add(p.criterion.ExpiresAfter))
-	m.waitFor(p, true)
 	m.pin(p)
+	m.waitFor(p, true)
 	if err := m.emitArmed(p, c); err != nil {
 		return err
 	}
@@ -280,7 +280,9 @@ func (m *Machine) enqueue(p *prediction, end time.Time, all bool, queue func(*so
 	}
 	for src, at := range latest {
 		if all || at.After(m.reached(src)) {
-			queue(src).add(at, p)
+			q := queue(src)
+			q.sweep(src.pinned, func(t timed) bool { return t.pred.pinned }) // those that a dead source was waited for
+			q.add(at, p)
 			n++
 		}
 	}
@@ -292,7 +294,7 @@ func (m *Machine) enqueue(p *prediction, end time.Time, all bool, queue func(*so
 func (m *Machine) watch(p *prediction) error {
 	missing := p.take(m.source)
 	for src, list := range missing {
-		if err := src.load(list, farFuture, m.cfg.Segments); err != nil {
+		if err := src.load(list, farFuture, &m.segments); err != nil {
 			return err
 		}
 	}

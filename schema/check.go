@@ -91,7 +91,7 @@ type Checked struct {
 // A good event is read once. Only where that walk stops are the rules taken
 // one after the other, to find which is broken first.
 func Check(raw []byte) (Checked, *Fault) {
-	if c, ok := walk(raw); ok {
+	if c, n, ok := CheckFirst(raw); ok && n == len(raw) {
 		return c, nil
 	}
 	if f := checkBytes(raw); f != nil {
@@ -114,17 +114,20 @@ func Check(raw []byte) (Checked, *Fault) {
 	return Checked{ID: id, IDString: text}, f
 }
 
-// walk accepts, in one pass, no event but a good one: it refuses some of those
-// too, such as one whose data stands before its type.
-func walk(raw []byte) (Checked, bool) {
-	if len(raw) == 0 || len(raw) > MaxEvent || raw[0] != '{' {
-		return Checked{}, false
+// CheckFirst reads the event that raw starts with, in one walk, and gives its
+// length: raw[:n] is an event that Check accepts. Where ok is false nothing is
+// said: there may be a good event all the same, such as one whose data stands
+// before its type.
+func CheckFirst(raw []byte) (c Checked, n int, ok bool) {
+	if len(raw) == 0 || raw[0] != '{' {
+		return Checked{}, 0, false
 	}
-	s := scan{b: raw}
-	if !s.envelope() || s.broken || s.i != len(raw) {
-		return Checked{}, false
+	s := scan{b: raw[:min(len(raw), MaxEvent)]}
+	if !s.envelope() || s.broken {
+		return Checked{}, 0, false
 	}
-	return s.checked(s.info), true
+	n = s.i
+	return s.checked(s.info), n, true
 }
 
 // checkBytes holds the rules that make raw one JSON object that every parser

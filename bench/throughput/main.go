@@ -13,8 +13,9 @@
 //	fsck    a check of an export's files, against SHA-256 over the same records
 //
 // Machines are noisy, so the two sides of a row alternate, and a row gives the
-// ratio of their medians with the lowest and highest of each. Processor time is
-// measured beside the clock: it depends less on what else the machine does.
+// ratio of their medians with the lowest and highest of each. A first append
+// round is not counted. Processor time is measured beside the clock: it depends
+// less on what else the machine does.
 package main
 
 import (

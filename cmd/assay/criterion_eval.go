@@ -22,7 +22,7 @@ type criterionEvalCmd struct {
 	ClosedAt    string        `help:"Judge as if no source had reported beyond this time. Default: nothing is waited for." placeholder:"TIME"`
 	Signal      string        `help:"Signal of a table with one column of values. Default: the columns' names." placeholder:"NAME"`
 	Interval    time.Duration `help:"Without a registry: time between two samples. Default: the criterion's coverage.interval."`
-	Kind        string        `help:"Without a registry: gauge or counter. Default: counter for an increase, gauge for anything else." enum:",gauge,counter" default:""`
+	Kind        string        `help:"Without a registry: gauge or counter. Default: counter for an increase, gauge for anything else." enum:",gauge,counter" default:"" placeholder:"KIND"`
 }
 
 // The made registry of a table.

@@ -124,6 +124,7 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 		}
 		if r := s.Resolver; r != nil {
 			fmt.Fprintf(w, "  resolver   at %d, %d stored events differ from this engine's, %d records skipped\n", r.Applied, r.Differed, r.Skipped)
+			fmt.Fprintf(w, "             %d predictions open, %d amendable; %d segments with telemetry too late to amend\n", r.Open, r.Amendable, r.TooLate)
 		}
 		printGateway(w, s.Gateway)
 		for _, account := range slices.Sorted(maps.Keys(s.Refused)) {

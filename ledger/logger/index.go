@@ -51,8 +51,9 @@ func openIndex(dir string, cfg *Config) (*index, error) {
 
 func (x *index) close() error { return x.db.Close() }
 
-func (k idKey) bytes() []byte {
-	b := make([]byte, 0, len(k.principal)+18)
+func (k idKey) bytes() []byte { return k.append(make([]byte, 0, len(k.principal)+18)) }
+
+func (k idKey) append(b []byte) []byte {
 	b = append(b, 'e')
 	b = append(b, k.principal...)
 	b = append(b, 0)
@@ -96,12 +97,13 @@ func (x *index) largest(principal string) (id [16]byte, err error) {
 }
 
 func putEntry(b *kv.Batch, k idKey, e entry) {
+	var key [128]byte
 	var v [16 + 64]byte
 	binary.BigEndian.PutUint64(v[:], uint64(e.seq))
 	binary.BigEndian.PutUint64(v[8:], uint64(e.time.UnixNano()))
 	copy(v[16:], e.leaf[:])
 	copy(v[48:], e.hash[:])
-	b.Put(k.bytes(), v[:])
+	b.Put(k.append(key[:0]), v[:])
 }
 
 func encodeHead(p position, tree *ledger.Tree) []byte {

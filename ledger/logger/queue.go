@@ -105,8 +105,8 @@ type request struct {
 	left    int
 }
 
-func newRequest(s *Source, size, items int) *request {
-	return &request{source: s, size: size, came: s.l.now(), items: make([]item, items), answers: make([][]byte, items), left: items}
+func newRequest(s *Source, size int, items ...item) *request {
+	return &request{source: s, size: size, came: s.l.now(), items: items, answers: make([][]byte, len(items)), left: len(items)}
 }
 
 // cost is the memory that the request takes while it waits.
@@ -268,40 +268,58 @@ func (s *Source) CountDropped(n int64) {
 
 // whole is a request of one item that is refused.
 func (s *Source) whole(raw []byte, why *refusal) *request {
-	r := newRequest(s, len(raw), 1)
-	r.items[0] = item{raw: raw, refused: why}
-	return r
+	return newRequest(s, len(raw), item{raw: raw, refused: why})
 }
 
 func (s *Source) parse(raw []byte) *request {
 	if len(raw) == 0 || raw[0] != '[' {
-		r := newRequest(s, len(raw), 1)
-		r.items[0] = s.check(raw)
-		return r
+		return newRequest(s, len(raw), s.check(raw))
 	}
-	if parts, ok := cutBatch(raw); ok {
-		if r, ok := s.batch(raw, parts); ok {
-			return r
+	items, ok := s.goodBatch(raw)
+	if !ok {
+		parts, why := splitBatch(raw)
+		if why != nil {
+			return s.whole(raw, why)
+		}
+		items = make([]item, len(parts))
+		for i, p := range parts {
+			items[i] = s.check(p)
 		}
 	}
-	// Something in it is refused, perhaps all of it.
-	parts, why := splitBatch(raw)
-	if why != nil {
-		return s.whole(raw, why)
-	}
-	r, _ := s.batch(raw, parts)
+	r := newRequest(s, len(raw), items...)
+	r.array = true
 	return r
 }
 
-// batch checks every part; ok says that none is refused.
-func (s *Source) batch(raw []byte, parts [][]byte) (r *request, ok bool) {
-	r = newRequest(s, len(raw), len(parts))
-	r.array, ok = true, true
-	for i, p := range parts {
-		r.items[i] = s.check(p)
-		ok = ok && r.items[i].refused == nil
+// goodBatch reads a JSON array of good events only, each of them once; ok is
+// false for any other.
+func (s *Source) goodBatch(raw []byte) (items []item, ok bool) {
+	const usual = 512 // bytes of an event
+	items = make([]item, 0, min(len(raw)/usual+1, maxItems))
+	for i := skipSpace(raw, 1); len(items) < maxItems; i = skipSpace(raw, i+1) {
+		checked, n, ok := schema.CheckFirst(raw[i:])
+		if !ok {
+			return nil, false
+		}
+		items = append(items, s.allowed(raw[i:i+n:i+n], checked))
+		i = skipSpace(raw, i+n)
+		switch {
+		case i == len(raw):
+			return nil, false
+		case raw[i] == ']':
+			return items, skipSpace(raw, i+1) == len(raw)
+		case raw[i] != ',':
+			return nil, false
+		}
 	}
-	return r, ok
+	return nil, false
+}
+
+func skipSpace(raw []byte, i int) int {
+	for i < len(raw) && (raw[i] == ' ' || raw[i] == '\n' || raw[i] == '\r' || raw[i] == '\t') {
+		i++
+	}
+	return i
 }
 
 // splitBatch cuts a CloudEvents JSON batch into the bytes of its events. An
@@ -338,20 +356,24 @@ func splitBatch(raw []byte) ([][]byte, *refusal) {
 
 // check holds one event against the schema and the principal's role.
 func (s *Source) check(raw []byte) item {
-	it := item{raw: raw}
 	checked, fault := schema.Check(raw)
-	it.checked = checked
-	switch {
-	case fault != nil:
-		it.refused = &refusal{Code: fault.Code, Pointer: fault.Pointer, Message: fault.Message}
-	case !schema.MayWrite(schema.Role(s.principal.Role), checked.Type, s.principal.Namespace):
+	if fault != nil {
+		return item{raw: raw, checked: checked, refused: &refusal{Code: fault.Code, Pointer: fault.Pointer, Message: fault.Message}}
+	}
+	return s.allowed(raw, checked)
+}
+
+// allowed holds a good event against the principal's role.
+func (s *Source) allowed(raw []byte, checked schema.Checked) item {
+	it := item{raw: raw, checked: checked}
+	if !schema.MayWrite(schema.Role(s.principal.Role), checked.Type, s.principal.Namespace) {
 		it.refused = &refusal{
 			Code: CodeForbiddenType, Pointer: "/type",
 			Message: "a principal of role " + string(s.principal.Role) + " may not write " + checked.Type + " in this namespace",
 		}
-	default:
-		it.hash = sha256.Sum256(raw)
+		return it
 	}
+	it.hash = sha256.Sum256(raw)
 	return it
 }
 

@@ -69,6 +69,7 @@ type written struct {
 	own     ownEvent   // of the logger, and nobody waits for it
 	starts  bool       // logger.started
 	waiters []waiter
+	first   [1]waiter // room of waiters, which are rarely more
 }
 
 type waiter struct {
@@ -85,6 +86,31 @@ type batch struct {
 	sent    time.Duration // when it was last sent, by the monotonic clock
 	// arenas hold the bodies; the last one is being filled.
 	arenas [][]byte
+	slab   []written // room for the coming records
+}
+
+// slabRecords is how many records of a batch share an allocation.
+const slabRecords = 128
+
+// add makes room for one more record.
+func (b *batch) add() *written {
+	if len(b.slab) == 0 {
+		n := slabRecords
+		if len(b.records) == 0 {
+			n = 1 // most batches of a quiet ledger have no other
+		}
+		b.slab = make([]written, n)
+	}
+	rec := &b.slab[0]
+	b.slab = b.slab[1:]
+	b.records = append(b.records, rec)
+	return rec
+}
+
+// await answers r's item i with the record.
+func (rec *written) await(r *request, i int) {
+	rec.first[0] = waiter{r, i}
+	rec.waiters = rec.first[:]
 }
 
 // floodBatch is the largest batch while a principal sends more than its queue
@@ -296,7 +322,7 @@ func (w *writer) take(b *batch, r *request, i int) {
 	}
 	rec := w.chain(b, r.source.id, r.source.principal.Namespace, it.checked.Type, it.raw)
 	rec.keyed, rec.key, rec.entry.hash = true, key, it.hash
-	rec.waiters = []waiter{{r, i}}
+	rec.await(r, i)
 	if len(w.foreign) > 0 {
 		rec.acks = w.acknowledges(r.source.id, it.raw)
 	}
@@ -344,9 +370,9 @@ func (w *writer) chain(b *batch, who, namespace, typ string, event []byte) *writ
 	}
 	h := ledger.Header{Seq: w.tip.seq + 1, Prev: w.tip.leaf, RecordedAt: now, Principal: who, Namespace: namespace}
 	body := w.appendBody(b, h, event)
-	rec := &written{entry: entry{seq: h.Seq, time: now, leaf: ledger.Leaf(body)}}
+	rec := b.add()
+	rec.entry = entry{seq: h.Seq, time: now, leaf: ledger.Leaf(body)}
 	b.msgs = append(b.msgs, stream.Message{Subject: stream.SubjectPrefix + typ, Body: body})
-	b.records = append(b.records, rec)
 	b.bytes += len(body)
 	w.tip = position{h.Seq, rec.entry.leaf, now}
 	w.idle = 0
@@ -432,7 +458,7 @@ func (w *writer) reject(b *batch, r *request, i int, why *refusal) {
 	}
 	rec := w.chain(b, Principal, Namespace, own.typ, own.raw)
 	rec.answer = answer
-	rec.waiters = []waiter{{r, i}}
+	rec.await(r, i)
 	if w.l.cfg.Quarantine != nil {
 		w.l.cfg.Quarantine(r.source.id, it.raw)
 	}

@@ -336,6 +336,44 @@ func TestCalibration(t *testing.T) {
 	}
 }
 
+// Reports give no verdict to score: the prediction stays unresolved in the
+// coverage and in the bounds, and is counted as reported.
+func TestReportsAreNotScored(t *testing.T) {
+	l := ledgertest.New()
+	byOperator := events.ResolverIdentity{ID: resolver, Kind: "operator", Key: "U"}
+	l.Put(piper, prod, claim("c", "asserted"))
+	for id, p := range map[string]float64{"a": 0.8, "b": 0.9} {
+		l.Put(piper, prod, prediction(id, "c", p))
+	}
+	l.Put(piper, prod, prediction("scored", "", 0.8))
+	l.Put(resolver, prod, resolved("scored", "confirmed", 0))
+	at := resolved("a", "confirmed", 0)
+	at.Resolver, at.Scorable = byOperator, false
+	l.Put(resolver, prod, at)
+	first := l.NextID()
+	l.Put(resolver, prod, resolved("b", "unresolved", 0))
+	l.Put(resolver, prod, &events.PredictionResolutionAmended{
+		PredID: "b", Supersedes: first, Cause: "operator_report", Verdict: "confirmed", Foreknowledge: "none", Resolver: byOperator,
+	})
+	l.Advance(8 * day)
+	l.Put(piper, prod, claim("young", "asserted"))
+	s := score(t, l, prod)
+	p := s.Coverage.Predictions
+	if p.Confirmed != 1 || p.Unresolved != 2 || p.Reported != 2 || p.Rate.Numerator != 1 || p.Rate.Denominator != 3 || p.Total.Reported != 2 {
+		t.Errorf("%+v", p)
+	}
+	if c := s.Coverage.Claims; c.Rate.Numerator != 0 || c.Rate.Denominator != 1 || s.Useful.Count != 0 {
+		t.Errorf("claims %+v, useful %+v", c, s.Useful)
+	}
+	k := s.Calibration
+	if k.N != 1 || k.Filled != 2 || k.Unscorable != 0 {
+		t.Errorf("%+v", k)
+	}
+	near(t, "Brier", k.Brier.Value, "0.04")
+	near(t, "best", k.Brier.Best, "0.03")       // (0.04 + 0.04 + 0.01) / 3
+	near(t, "worst", k.Brier.Worst, "0.496667") // (0.04 + 0.64 + 0.81) / 3
+}
+
 func TestExperiments(t *testing.T) {
 	l := ledgertest.New()
 	for _, id := range []string{"a", "b", "c", "d"} {

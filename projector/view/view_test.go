@@ -338,6 +338,56 @@ func TestPredictionLifecycle(t *testing.T) {
 	})
 }
 
+// TestReports: what operators reported stands beside what telemetry said, and a
+// later word of telemetry takes its place.
+func TestReports(t *testing.T) {
+	l := ledgertest.New()
+	byOperator := events.ResolverIdentity{ID: resolver, Kind: "operator", Key: "U"}
+	byTelemetry := events.ResolverIdentity{ID: resolver, Kind: "telemetry", Key: "U"}
+	amend := func(id, supersedes, cause, verdict string, who events.ResolverIdentity) string {
+		next := l.NextID()
+		l.Put(resolver, prod, &events.PredictionResolutionAmended{PredID: id, Supersedes: supersedes, Cause: cause, Verdict: verdict, Resolver: who})
+		return next
+	}
+	resolve := func(id, verdict string, who events.ResolverIdentity) string {
+		next := l.NextID()
+		r := resolved(id, verdict)
+		r.Resolver = who
+		r.Attribution = events.Attribution{Kind: "above_base_rate", Others: []uint64{}, Placebo: &events.Placebo{Windows: 7, Episodes: 2}}
+		l.Put(resolver, prod, r)
+		return next
+	}
+	for _, id := range []string{"atonce", "later", "overridden"} {
+		l.Put(piper, prod, prediction(id, "", 0.5))
+	}
+	resolve("atonce", "confirmed", byOperator)
+	amend("later", resolve("later", "unresolved", byTelemetry), "operator_report", "refuted", byOperator)
+	second := amend("overridden", resolve("overridden", "unresolved", byTelemetry), "operator_report", "confirmed", byOperator)
+	amend("overridden", second, "late_telemetry", "refuted", byTelemetry)
+	fold(t, l, func(s *projector.State) {
+		for _, tt := range []struct{ id, state, final, report string }{
+			{"atonce", "resolved", "confirmed", "confirmed"},
+			{"later", "amended", "unresolved", "refuted"},
+			{"overridden", "amended", "refuted", ""},
+		} {
+			p := must[*view.Prediction](t)(view.GetPrediction(s, prod, tt.id))
+			report := ""
+			if p.Report != nil {
+				report = p.Report.Verdict
+			}
+			if p.State != tt.state || p.Final().Verdict != tt.final || report != tt.report {
+				t.Errorf("%s: %s, by telemetry %s, reported %q", tt.id, p.State, p.Final().Verdict, report)
+			}
+			if p.Final().IsReport() != (tt.id == "atonce") {
+				t.Errorf("%s: a report %v", tt.id, p.Final().IsReport())
+			}
+			if r := p.Resolution; r.Attribution != "above_base_rate" || r.BaseRate == nil || r.BaseRate.Windows != 7 || r.Controls != nil {
+				t.Errorf("%s: attribution %s %+v", tt.id, r.Attribution, r.BaseRate)
+			}
+		}
+	})
+}
+
 // TestNamespaceOfReferred: the resolver has one namespace, predictions several.
 func TestNamespaceOfReferred(t *testing.T) {
 	l := ledgertest.New()

@@ -112,4 +112,7 @@ func TestBaselineInDoubt(t *testing.T) {
 	check("in conflict", Unknown, SensorUnproven, SourcesConflict)
 	in.Criterion.All[0].Op = OpGT
 	check("in conflict, and refuted", False, NoReason, SourcesConflict)
+	extra = &in.Samples[len(in.Samples)-1]
+	extra.Time = at(33)
+	check("in conflict with one in the window", Unknown, SourcesConflict, NoReason)
 }

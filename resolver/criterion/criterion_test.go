@@ -3,6 +3,8 @@ package criterion
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -112,6 +114,25 @@ func TestParseFaults(t *testing.T) {
 	mustParse(t, "\n\t"+strings.ReplaceAll(valid, ",", ",\r\n "))
 }
 
+// What the documentation shows is a criterion, and a sample.
+func TestDocumentedExamples(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "criteria.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```json\n")
+	raw, rest, found := strings.Cut(rest, "```")
+	c := mustParse(t, raw)
+	if !found || c.Baseline == nil || len(c.Controls) != 1 || len(c.All) != 1 {
+		t.Errorf("%+v", c)
+	}
+	_, sample, found := strings.Cut(rest, "```\n{\"source\"")
+	sample, _, _ = strings.Cut(`{"source"`+sample, "\n")
+	if s, err := ParseSample("", "", []byte(sample)); err != nil || !found || s.Source != "host" || s.Start.IsZero() {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestParseDuration(t *testing.T) {
 	for in, want := range map[string]time.Duration{
 		"0s": 0, "250ms": 250 * time.Millisecond, "007m": 7 * time.Minute, "2h": 2 * time.Hour, "7d": 168 * time.Hour,
@@ -219,22 +240,25 @@ func TestLintOfSeveralClauses(t *testing.T) {
 		"/coverage/interval", "/coverage/min", "/coverage/heartbeat", "/coverage/interval", "/coverage/min", "/max_skew", "/coverage/interval", "/coverage/min")
 }
 
-// The caps hold for each clause, for the baseline, and for all together.
+// The caps hold for each clause and for all together, in the window and in the
+// baseline.
 func TestLintOfCells(t *testing.T) {
 	clause := Clause{Signal: "alone", Reduce: ReduceMax, Op: OpLE, Value: 1}
 	ms := time.Millisecond
 	c := Criterion{Window: Window{Anchor: AnchorRecorded, Length: MaxSamples * ms}, All: []Clause{clause}, Coverage: Coverage{Interval: &ms}, ExpiresAfter: time.Hour}
+	c.Baseline = &Baseline{Length: MaxSamples * ms, Reduce: ReduceMax, Op: OpGT, Value: 1}
 	checkFaults(t, c)
 	c.Window.Length++
 	checkFaults(t, c, "/window/length")
-	c.Window.Length, c.Baseline = MaxSamples/2*ms, &Baseline{Length: MaxSamples / 2 * ms, Reduce: ReduceMax, Op: OpGT, Value: 1}
+	c.Baseline.Length = MaxWindow
+	checkFaults(t, c, "/window/length", "/baseline/length")
+	c.Window.Length, c.Baseline.Length, c.All = MaxSamples/2*ms, MaxSamples/2*ms, []Clause{clause, clause}
 	checkFaults(t, c)
-	c.All = []Clause{clause, clause}
+	c.Window.Length++
 	checkFaults(t, c, "/window/length")
-	c.All, c.Baseline.Length = []Clause{clause}, MaxWindow
-	checkFaults(t, c, "/baseline/length")
-	c.All = []Clause{clause, clause}
-	c.Window.Length = MaxWindow
+	c.Baseline.Length++
+	checkFaults(t, c, "/window/length", "/baseline/length")
+	c.Window.Length, c.Baseline.Length = MaxWindow, MaxWindow
 	checkFaults(t, c, "/window/length", "/window/length", "/baseline/length", "/baseline/length")
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxListed is how many variants and conflicts an explanation lists.
+// maxListed is how many conflicts an explanation lists, and samples of each.
 const maxListed = 16
 
 // Explanation is a Result in terms of the criterion and the samples. Times are
@@ -34,18 +34,19 @@ type ClauseExplanation struct {
 	MinSamples int64             `json:"min_samples"`
 	Window     *Interval         `json:"window"` // null: it cannot be placed
 
-	Outcome   string             `json:"outcome"`
-	Reason    *string            `json:"reason"`
-	DecidedBy string             `json:"decided_by"` // witness, coverage, nothing
-	Range     *Bounds            `json:"range"`      // of the reducer, or of the longest run in seconds; null: nothing was evaluated
-	Samples   int                `json:"samples"`
-	Coverage  *CoverageReached   `json:"coverage"`
-	Gap       *GapReached        `json:"longest_gap"`
-	Witness   *SampleName        `json:"witness"`
-	Skew      []SkewedOutcome    `json:"skew"`      // the edges, moved by the skew, that give another outcome
-	Conflicts [][]SampleName     `json:"conflicts"` // samples of one identity and different contents; at most 16
-	Unproven  bool               `json:"unproven"`  // the window alone would have passed
-	Baseline  *ClauseExplanation `json:"baseline"`
+	Outcome     string             `json:"outcome"`
+	Reason      *string            `json:"reason"`
+	DecidedBy   string             `json:"decided_by"` // witness, coverage, nothing
+	Range       *Bounds            `json:"range"`      // of the reducer, or of the longest run in seconds; null: nothing was evaluated
+	Samples     int                `json:"samples"`
+	Coverage    *CoverageReached   `json:"coverage"`
+	Gap         *GapReached        `json:"longest_gap"`
+	Witness     *SampleName        `json:"witness"`
+	Skew        []SkewedOutcome    `json:"skew"`        // the edges, moved by the skew, that give another outcome
+	Conflicts   [][]SampleName     `json:"conflicts"`   // samples of one identity and different contents; the first 16 of each
+	Conflicting int                `json:"conflicting"` // how many identities there are
+	Unproven    bool               `json:"unproven"`    // the window alone would have passed
+	Baseline    *ClauseExplanation `json:"baseline"`
 }
 
 // Interval is a half-open interval of time.
@@ -115,7 +116,7 @@ func explain(in Input, clause Clause, span Span, cr ClauseResult) ClauseExplanat
 	e := ClauseExplanation{
 		Signal: clause.Signal, Labels: clause.Labels, Reduce: clause.Reduce, Op: clause.Op, Value: clause.Value, MinSamples: clause.MinSamples,
 		Outcome: cr.Outcome.String(), Reason: wire(cr.Reason), DecidedBy: "nothing", Samples: cr.Count, Unproven: cr.Unproven,
-		Skew: []SkewedOutcome{}, Conflicts: [][]SampleName{},
+		Skew: []SkewedOutcome{}, Conflicts: [][]SampleName{}, Conflicting: len(cr.Conflicts),
 	}
 	if e.Labels == nil {
 		e.Labels = map[string]string{}
@@ -208,7 +209,11 @@ func (c *ClauseExplanation) write(w io.Writer, indent string) {
 		unit = " s, the longest run"
 	}
 	line("range", "%s%s", c.Range, unit)
-	line("samples", "%d, at least %d to show an absence", c.Samples, c.MinSamples)
+	least := ""
+	if c.MinSamples > 0 {
+		least = fmt.Sprintf(", at least %d to show an absence", c.MinSamples)
+	}
+	line("samples", "%d%s", c.Samples, least)
 	line("coverage", "%d of %d cells of %v: %.4g, at least %g", c.Coverage.Occupied, c.Coverage.Cells, seconds(c.Coverage.Interval), c.Coverage.Ratio, c.Coverage.Min)
 	line("longest gap", "%v from %s to %s, at most %v", seconds(c.Gap.Seconds), stamp(c.Gap.Start), stamp(c.Gap.End), seconds(c.Gap.Max))
 	if c.Witness != nil {
@@ -223,6 +228,9 @@ func (c *ClauseExplanation) write(w io.Writer, indent string) {
 			names = append(names, group[i].String())
 		}
 		line("conflict", "%s", strings.Join(names, " and "))
+	}
+	if more := c.Conflicting - len(c.Conflicts); more > 0 {
+		line("conflict", "and %d more", more)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestExplainAWitness(t *testing.T) {
 	const want = `/all/0  alone{"pid":"7"} max <= 60: false, by witness
   window      from 2026-10-03T12:00:00Z to 2026-10-03T12:01:00Z
   range       [70, +Inf]
-  samples     3, at least 0 to show an absence
+  samples     3
   coverage    3 of 6 cells of 10s: 0.5, at least 0.5
   longest gap 35s from 2026-10-03T12:00:25Z to 2026-10-03T12:01:00Z, at most 30s
   witness     61 at 2026-10-03T12:00:15Z (s b 2)

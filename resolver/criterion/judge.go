@@ -15,7 +15,7 @@ type judge struct {
 	span   Span
 	closed bool
 
-	near    []int // of own, within reach of the span
+	near    []int // of own, those that the reducer may look at
 	covered bool
 	enough  bool // min_samples is reached
 }
@@ -36,12 +36,12 @@ func (s *series) evaluate(clause Clause, span Span, closed bool) ClauseResult {
 
 // decide is evaluate without the evidence.
 func (s *series) decide(clause Clause, span Span, closed bool) (ClauseResult, *judge, reduced) {
-	reach := s.lim.reach(clause, span)
-	j := &judge{series: s, clause: clause, op: clause.Op, value: clause.Value, span: span, closed: closed, near: s.within(s.own, reach)}
+	near := s.lim.near(clause, span)
+	j := &judge{series: s, clause: clause, op: clause.Op, value: clause.Value, span: span, closed: closed, near: s.within(s.own, near)}
 	if clause.HoldFor > 0 {
 		j.op, j.value = OpGE, clause.HoldFor.Seconds()
 	}
-	res := ClauseResult{Witness: -1, Conflicts: s.clashesIn(reach)}
+	res := ClauseResult{Witness: -1, Conflicts: s.clashesIn(s.lim.Reach(span), near)}
 	var silent bool
 	res.Seen, silent = j.coverage()
 	j.covered = res.Seen.Ratio >= s.lim.Min && res.Seen.MaxGap <= s.lim.MaxGap
@@ -108,16 +108,18 @@ func (j *judge) coverage() (seen Seen, silent bool) {
 // shared counts the cells of the span in which both lists have a sample.
 func (j *judge) shared(a, b []int) (n int64) {
 	cell := func(i int) time.Duration { return j.at(i).Time.Sub(j.span.Start) / j.lim.Interval }
-	for len(a) > 0 && len(b) > 0 {
-		ca, cb := cell(a[0]), cell(b[0])
-		if ca == cb {
+	last, other := time.Duration(-1), time.Duration(-1) // cells of the samples read so far
+	for _, i := range a {
+		c := cell(i)
+		if c == last {
+			continue
+		}
+		last = c
+		for ; other < c && len(b) > 0; b = b[1:] {
+			other = cell(b[0])
+		}
+		if other == c {
 			n++
-		}
-		for ca <= cb && len(a) > 0 && cell(a[0]) == ca {
-			a = a[1:]
-		}
-		for cb <= ca && len(b) > 0 && cell(b[0]) == cb {
-			b = b[1:]
 		}
 	}
 	return n

@@ -12,8 +12,8 @@ const (
 	MaxWindow   = 7 * 24 * time.Hour // of the window, and of the baseline
 	MaxClauses  = 8
 	MaxControls = 16
-	// MaxSamples caps the cells of each clause's window and baseline, and the
-	// sum of them all: one sample a cell is what a sensor sends.
+	// MaxSamples caps the cells of a window, and of a baseline, for each clause
+	// and for all together: one sample a cell is what a sensor sends.
 	MaxSamples = 100_000
 
 	// maxDuration caps every other duration, so that no sum overflows.
@@ -28,7 +28,7 @@ func Lint(c Criterion, r *Registry) []Fault {
 	l.action()
 	l.window()
 	l.clauses(r)
-	l.cells()
+	l.cells("/window/length", c.Window.Length)
 	l.baseline()
 	l.coverage()
 	l.duration("/expires_after", c.ExpiresAfter)
@@ -185,37 +185,27 @@ func (l *linter) hold(p place) {
 	}
 }
 
-// cells holds what the clauses look at to the caps.
-func (l *linter) cells() {
-	type span struct {
-		at     string
-		length time.Duration
-	}
-	spans := []span{{"/window/length", l.c.Window.Length}}
-	if b := l.c.Baseline; b != nil {
-		spans = append(spans, span{"/baseline/length", b.Length})
+// cells holds what the clauses look at, in a span of that length, to the cap.
+func (l *linter) cells(at string, length time.Duration) {
+	if !isLength(length) {
+		return
 	}
 	var sum int64
 	within := true
-	for _, s := range spans {
-		for _, p := range l.known {
-			interval := p.signal.Interval
-			if i := l.c.Coverage.Interval; i != nil && *i > 0 {
-				interval = *i
-			}
-			if !isLength(s.length) {
-				continue
-			}
-			n := cells(s.length, interval)
-			if n > MaxSamples {
-				within = false
-				l.fault(s.at, "%d intervals of %s for %s, the limit is %d", n, formatDuration(interval), p.name(), MaxSamples)
-			}
-			sum += n
+	for _, p := range l.known {
+		interval := p.signal.Interval
+		if i := l.c.Coverage.Interval; i != nil && *i > 0 {
+			interval = *i
 		}
+		n := cells(length, interval)
+		if n > MaxSamples {
+			within = false
+			l.fault(at, "%d intervals of %s for %s, the limit is %d", n, formatDuration(interval), p.name(), MaxSamples)
+		}
+		sum += n
 	}
 	if within && sum > MaxSamples {
-		l.fault("/window/length", "%d intervals for all clauses and baselines together, the limit is %d", sum, MaxSamples)
+		l.fault(at, "%d intervals for all clauses together, the limit is %d", sum, MaxSamples)
 	}
 }
 
@@ -225,6 +215,7 @@ func (l *linter) baseline() {
 		return
 	}
 	l.length("/baseline/length", b.Length)
+	l.cells("/baseline/length", b.Length)
 	l.comparison("/baseline", b.on(Clause{}))
 	if b.Reduce != ReduceIncrease {
 		return
@@ -348,8 +339,9 @@ func (l Limits) Reach(span Span) Span {
 	return Span{span.Start.Add(-max(l.Staleness, l.Skew) - l.Skew), span.End.Add(l.Skew + 1)}
 }
 
-// reach is Reach for a clause of its own: only an increase has a start sample.
-func (l Limits) reach(clause Clause, span Span) Span {
+// near is where the clause's own samples lie that bear on the span: only an
+// increase has a start sample.
+func (l Limits) near(clause Clause, span Span) Span {
 	if clause.Reduce == ReduceIncrease {
 		return l.Reach(span)
 	}

@@ -10,7 +10,7 @@ const (
 	// takes some, evenly.
 	maxStarts = 4096
 	// maxPlaceboWork bounds starting points times the samples that each looks at.
-	maxPlaceboWork = 1 << 23
+	maxPlaceboWork = 1 << 22
 )
 
 // BaseRate is how often the criterion comes true without any action.
@@ -43,6 +43,9 @@ func baseRate(in AttributionInput) *BaseRate {
 	p := placebo{criterion: in.Criterion, clauses: in.Criterion.Clauses(), stretch: *in.Placebo, combine: And}
 	if len(in.Criterion.Any) > 0 {
 		p.combine = Or
+	}
+	if len(p.clauses) == 0 {
+		return nil
 	}
 	for _, clause := range p.clauses {
 		lim, ok := LimitsOf(in.Criterion, clause, in.Registry)

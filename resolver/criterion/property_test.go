@@ -49,38 +49,6 @@ func genSamples(t *rapid.T, signal string) []Sample {
 	return out
 }
 
-func TestOrderAndRepeatsDoNotMatter(t *testing.T) {
-	r := testRegistry(t)
-	rapid.Check(t, func(t *rapid.T) {
-		clause := genClause(t)
-		in := Input{Criterion: Criterion{Window: Window{Length: time.Minute}, All: []Clause{clause}}, Registry: r,
-			Window: Span{epoch, epoch.Add(time.Minute)}, Samples: genSamples(t, clause.Signal), Closed: rapid.Bool().Draw(t, "closed")}
-		want := Evaluate(in)
-		other := in
-		other.Samples = rapid.Permutation(in.Samples).Draw(t, "order")
-		for range rapid.IntRange(0, 4).Draw(t, "repeats") {
-			if len(in.Samples) > 0 {
-				other.Samples = append(other.Samples, rapid.SampledFrom(in.Samples).Draw(t, "again"))
-			}
-		}
-		got := Evaluate(other)
-		if got.Outcome != want.Outcome || got.Reason != want.Reason || got.Clauses[0].Range != want.Clauses[0].Range || got.Clauses[0].Seen != want.Clauses[0].Seen {
-			t.Fatalf("%v %+v, then %v %+v", want.Reason, want.Clauses[0], got.Reason, got.Clauses[0])
-		}
-		if used(in, want) != used(other, got) {
-			t.Fatalf("the evidence differs:\n%s\n%s", used(in, want), used(other, got))
-		}
-	})
-}
-
-func used(in Input, r Result) string {
-	var out []byte
-	for _, i := range r.Clauses[0].Used {
-		out = append(AppendSample(out, &in.Samples[i]), '\n')
-	}
-	return string(out)
-}
-
 // Taking samples away, as a sensor that misses ticks would, may leave a
 // criterion undecided; it must never turn one verdict into the other, and what
 // an open window decides must stand whatever comes.
@@ -216,7 +184,9 @@ func describe(in Input, r Result) string {
 	return string(raw)
 }
 
-func TestOrderAndRepeatsDoNotMatterToCriteria(t *testing.T) {
+// The order of delivery and identical repeats change nothing: not the outcome,
+// not its explanation, not the evidence.
+func TestOrderAndRepeatsDoNotMatter(t *testing.T) {
 	r := testRegistry(t)
 	rapid.Check(t, func(t *rapid.T) {
 		in := genInput(t, r)

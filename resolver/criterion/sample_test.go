@@ -3,6 +3,7 @@ package criterion
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -39,6 +40,26 @@ func TestParseSample(t *testing.T) {
 	}
 	if _, err := ParseSample("host", "batch", []byte(line)); !errors.Is(err, ErrSample) {
 		t.Errorf("a stream in batch and sample: %v", err)
+	}
+}
+
+func TestReadSamples(t *testing.T) {
+	const a = `{"source":"host","stream":"b","seq":1,"signal":"a","time":"2026-10-03T12:00:00Z","value":3}`
+	const b = `{"source":"gpu","stream":"b","seq":1,"signal":"a","time":"2026-10-03T12:00:00Z","value":"NaN"}`
+	got, err := ReadSamples(strings.NewReader(a + "\n" + b + "\n"))
+	if err != nil || len(got) != 2 || got[0].Source != "host" || got[1].Source != "gpu" || got[1].IsValid() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{
+		a + "\n\n" + b, a + "\n" + strings.Replace(b, `"source":"gpu",`, "", 1), a + "\n" + strings.Replace(b, "gpu", "g.u", 1),
+		a + "\n" + strings.Replace(b, `"stream":"b",`, "", 1), a + "\n" + `{"source":"` + strings.Repeat("x", 70_000),
+	} {
+		if got, err := ReadSamples(strings.NewReader(bad)); err == nil || !strings.HasPrefix(err.Error(), "line 2") {
+			t.Errorf("%.200s: %+v, %v", bad, got, err)
+		}
+	}
+	if _, err := ParseSample("host", "", []byte(a)); !errors.Is(err, ErrSample) {
+		t.Errorf("a source in connection and sample: %v", err)
 	}
 }
 

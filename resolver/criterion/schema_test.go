@@ -2,6 +2,8 @@ package criterion
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,39 +51,41 @@ const wholeCriterion = `{"criterion_version":1,"action":{"tool":"restart","targe
 	`"allowed_lateness":"5m","max_skew":"2s","expires_after":"24h","controls":[{"labels":{"unit":"y"}}]}`
 
 // Parse and the schema accept the same criteria: every mutation of one that has
-// every member is accepted by both or by neither.
+// every member is accepted by both or by neither, and so are several at once.
 func TestParseAcceptsWhatTheSchemaAccepts(t *testing.T) {
 	s := criterionSchema(t)
-	accepted, refused := 0, 0
-	agree := func(t interface {
-		Fatalf(string, ...any)
-	}, raw []byte) {
+	agree := func(raw []byte) (accepted bool, err error) {
 		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 		if err != nil {
-			t.Fatalf("the library cannot read %s: %v", raw, err)
+			return false, err
 		}
 		want := s.Validate(doc)
 		_, got := Parse(raw)
 		if (want == nil) != (got == nil) {
-			t.Fatalf("Parse: %v\nschema: %v\nin %s", got, want, raw)
+			return false, fmt.Errorf("Parse: %v\nschema: %v\nin %s", got, want, raw)
 		}
-		if got == nil {
-			accepted++
-		} else {
-			refused++
-		}
+		return got == nil, nil
 	}
-	agree(t, []byte(wholeCriterion))
+	count := map[bool]int{}
+	mutations(t, jsontext.Value(wholeCriterion), func(raw jsontext.Value) {
+		accepted, err := agree(raw)
+		if err != nil {
+			t.Error(err)
+		}
+		count[accepted]++
+	})
+	if count[true] < 100 || count[false] < 1000 {
+		t.Errorf("%d accepted and %d refused: the mutations show nothing", count[true], count[false])
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		raw := jsontext.Value(wholeCriterion)
-		for range rapid.IntRange(1, 3).Draw(rt, "changes") {
+		for range rapid.IntRange(2, 4).Draw(rt, "changes") {
 			raw = mutate(rt, raw)
 		}
-		agree(rt, raw)
+		if _, err := agree(raw); err != nil {
+			rt.Fatal(err)
+		}
 	})
-	if accepted < 10 || refused < 10 {
-		t.Errorf("%d accepted and %d refused: the mutations show nothing", accepted, refused)
-	}
 }
 
 // replacements are values that are right in some place.
@@ -92,49 +96,82 @@ var replacements = []string{
 	`[{"labels":{}}]`, `[{"signal":"a","reduce":"max","op":"<","value":1}]`,
 }
 
-// mutate replaces, drops or adds one member or element somewhere.
+// mutations tries raw with each value in it replaced, dropped or repeated, and
+// with unknown members.
+func mutations(t testing.TB, raw jsontext.Value, try func(jsontext.Value)) {
+	for _, r := range replacements {
+		try(jsontext.Value(r))
+	}
+	switch raw.Kind() {
+	case '{':
+		members := mustDecode[map[string]jsontext.Value](t, raw)
+		retry := func() { try(mustEncode(t, members)) }
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			was := members[name]
+			delete(members, name)
+			retry()
+			mutations(t, was, func(v jsontext.Value) {
+				members[name] = v
+				retry()
+			})
+			members[name] = was
+		}
+		members["x"] = jsontext.Value("1")
+		retry()
+	case '[':
+		list := mustDecode[[]jsontext.Value](t, raw)
+		for i, was := range list {
+			mutations(t, was, func(v jsontext.Value) {
+				list[i] = v
+				try(mustEncode(t, list))
+			})
+			list[i] = was
+		}
+		try(mustEncode(t, append(list, list...)))
+	}
+}
+
+// mutate draws one mutation.
 func mutate(t *rapid.T, raw jsontext.Value) jsontext.Value {
+	deeper := rapid.IntRange(0, 9).Draw(t, "deeper") > 0
 	switch kind := raw.Kind(); {
-	case kind == '{' && rapid.IntRange(0, 9).Draw(t, "deeper") > 0:
-		var members map[string]jsontext.Value
-		check(t, json.Unmarshal(raw, &members))
-		names := make([]string, 0, len(members))
-		for name := range members {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		if len(names) == 0 || rapid.IntRange(0, 9).Draw(t, "add") == 0 {
-			members[rapid.SampledFrom([]string{"any", "all", "q", "x", "labels"}).Draw(t, "name")] = jsontext.Value(rapid.SampledFrom(replacements).Draw(t, "value"))
-		} else {
-			name := rapid.SampledFrom(names).Draw(t, "member")
-			if rapid.IntRange(0, 4).Draw(t, "drop") == 0 {
-				delete(members, name)
-			} else {
-				members[name] = mutate(t, members[name])
-			}
-		}
-		out, err := json.Marshal(members, json.Deterministic(true))
-		check(t, err)
-		return out
-	case kind == '[' && rapid.IntRange(0, 9).Draw(t, "deeper") > 0:
-		var list []jsontext.Value
-		check(t, json.Unmarshal(raw, &list))
-		switch {
-		case len(list) == 0 || rapid.IntRange(0, 4).Draw(t, "repeat") == 0:
-			list = append(list, list...)
+	case kind == '{' && deeper:
+		members := mustDecode[map[string]jsontext.Value](t, raw)
+		name := rapid.SampledFrom(append(slices.Sorted(maps.Keys(members)), "any", "all", "q", "x")).Draw(t, "member")
+		switch v, ok := members[name]; {
+		case !ok:
+			members[name] = jsontext.Value(rapid.SampledFrom(replacements).Draw(t, "value"))
+		case rapid.IntRange(0, 4).Draw(t, "drop") == 0:
+			delete(members, name)
 		default:
-			i := rapid.IntRange(0, len(list)-1).Draw(t, "element")
-			list[i] = mutate(t, list[i])
+			members[name] = mutate(t, v)
 		}
-		out, err := json.Marshal(list, json.Deterministic(true))
-		check(t, err)
-		return out
+		return mustEncode(t, members)
+	case kind == '[' && deeper:
+		list := mustDecode[[]jsontext.Value](t, raw)
+		if len(list) == 0 || rapid.IntRange(0, 4).Draw(t, "repeat") == 0 {
+			return mustEncode(t, append(list, list...))
+		}
+		i := rapid.IntRange(0, len(list)-1).Draw(t, "element")
+		list[i] = mutate(t, list[i])
+		return mustEncode(t, list)
 	}
 	return jsontext.Value(rapid.SampledFrom(replacements).Draw(t, "value"))
 }
 
-func check(t *rapid.T, err error) {
+type fataler interface{ Fatal(...any) }
+
+func mustDecode[T any](t fataler, raw jsontext.Value) (v T) {
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func mustEncode(t fataler, v any) jsontext.Value {
+	out, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return out
 }

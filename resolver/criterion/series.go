@@ -50,13 +50,17 @@ func (c *Clause) matches(p *Sample) bool {
 	return p.Signal == c.Signal && (len(p.Labels) == 0 && len(c.Labels) == 0 || maps.Equal(p.Labels, c.Labels))
 }
 
-// sorted sorts indices by Compare and drops repeats of a sample.
+// sorted sorts indices by Compare and drops repeats of a sample. What comes from
+// a segment is sorted already, which one pass finds.
 func (s *series) sorted(list []int) []int {
 	order := func(a, b int) int { return Compare(&s.samples[a], &s.samples[b]) }
-	if !slices.IsSortedFunc(list, order) {
-		slices.SortFunc(list, order)
+	for k := 1; k < len(list); k++ {
+		if order(list[k-1], list[k]) >= 0 {
+			slices.SortFunc(list, order)
+			return slices.CompactFunc(list, func(a, b int) bool { return order(a, b) == 0 })
+		}
 	}
-	return slices.CompactFunc(list, func(a, b int) bool { return order(a, b) == 0 })
+	return list
 }
 
 // findClashes takes sorted indices without repeats, so that two samples of one
@@ -109,11 +113,12 @@ func (s *series) rising(all []int) bool {
 	return true
 }
 
-// clashesIn are the clashes of which a span has two samples or more.
-func (s *series) clashesIn(span Span) [][]int {
+// clashesIn are the clashes of samples within reach, of which near has one at
+// least.
+func (s *series) clashesIn(reach, near Span) [][]int {
 	var out [][]int
 	for _, group := range s.clashes {
-		if in := s.within(group, span); len(in) > 1 {
+		if in := s.within(group, reach); len(in) > 1 && len(s.within(in, near)) > 0 {
 			out = append(out, in)
 		}
 	}

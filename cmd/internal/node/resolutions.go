@@ -31,11 +31,11 @@ func resolverEvidence(ctx context.Context, dir Dir, e Evidence) (resolver.Replay
 	if err != nil {
 		return resolver.ReplayConfig{}, err
 	}
-	blobs, err := blob.OpenExisting(dir.Blobs())
-	if errors.Is(err, fs.ErrNotExist) {
-		blobs, err = blob.Open(dir.Blobs()) // no telemetry was sealed yet
-	}
-	if err != nil {
+	var blobs resolver.Blobs = noBlobs{}
+	switch store, err := blob.OpenExisting(dir.Blobs()); {
+	case err == nil:
+		blobs = store
+	case !errors.Is(err, fs.ErrNotExist):
 		return resolver.ReplayConfig{}, err
 	}
 	last, err := e.Head(ctx)
@@ -43,6 +43,15 @@ func resolverEvidence(ctx context.Context, dir Dir, e Evidence) (resolver.Replay
 		return resolver.ReplayConfig{}, err
 	}
 	return resolver.ReplayConfig{Read: e.Read, Last: last, Blobs: blobs, Registry: reg}, nil
+}
+
+// noBlobs is the store of a directory in which nothing was sealed yet.
+type noBlobs struct{}
+
+func (noBlobs) Put([]byte) (string, error) { return "", blob.ErrNotFound }
+
+func (noBlobs) Get(name string) ([]byte, error) {
+	return nil, fmt.Errorf("get blob %s: %w", name, blob.ErrNotFound)
 }
 
 // WorkQuery asks for a work list.
