@@ -91,6 +91,7 @@ type cutter struct {
 	first   uint64
 	pending []criterion.Sample
 	lo, hi  time.Time // event times of pending
+	room    int       // what the segment before it needed of pending
 }
 
 func newCutter(cfg SealerConfig, from cursor) *cutter {
@@ -101,6 +102,9 @@ func newCutter(cfg SealerConfig, from cursor) *cutter {
 func (c *cutter) add(seq uint64, a telemetry.Arrival) (segmentCut, bool) {
 	if c.first == 0 {
 		c.first = seq
+	}
+	if c.pending == nil {
+		c.pending = make([]criterion.Sample, 0, max(c.room, len(a.Samples)))
 	}
 	for i := range a.Samples {
 		s := &a.Samples[i]
@@ -147,7 +151,7 @@ func (c *cutter) cut(seq uint64, at time.Time) segmentCut {
 		}
 	}
 	out.end = out.end.Add(1)
-	*c = cutter{cfg: c.cfg, from: out.cursor, mark: c.mark}
+	*c = cutter{cfg: c.cfg, from: out.cursor, mark: c.mark, room: len(out.samples)}
 	return out
 }
 
