@@ -321,6 +321,29 @@ func TestForeknowledge(t *testing.T) {
 			b.tool(64, "dispatcher/main", "kill", "9", "ok", -12)
 			b.seal(71, 70)
 		}, "knowable", 4},
+		{"of two sources, by what one had in", func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 99)...)
+			b.predict(40, "p", strings.Replace(killed, `"value":60}`, `"value":60},{"signal":"heat","reduce":"max","op":"<=","value":60}`, 1))
+			b.tool(41, "dispatcher/main", "kill", "9", "ok", -8)
+		}, "known", 3},
+		{"of two sources, one not sealed yet", func(b *book) {
+			b.seal(61, 60, ticks(5, 60, 1)...)
+			b.seal(71, 70)
+			b.predict(80, "p", strings.Replace(killed, `"value":60}`, `"value":60},{"signal":"heat","reduce":"max","op":"<=","value":60}`, 1))
+			b.tool(81, "dispatcher/main", "kill", "9", "ok", -12)
+			var late []criterion.Sample
+			for s := 5.0; s < 60; s += 10 {
+				late = append(late, sample("heat", s, 1))
+				late[len(late)-1].Source = "hot"
+			}
+			b.sealOf("hot", 90, 89, late...)
+		}, "knowable", 5},
+		{"whatever its baseline", func(b *book) {
+			b.seal(21, 20, ticks(5, 20, 1)...)
+			b.predict(40, "p", strings.NewReplacer(`"op":"<=","value":60}`, `"op":">=","value":1}`, `"expires_after"`, `"baseline":{"length":"30s","reduce":"min","op":"<","value":1},"expires_after"`).Replace(killed))
+			b.tool(41, "dispatcher/main", "kill", "9", "ok", -8)
+			b.seal(50, 49, sample("level", -11, 0.5))
+		}, "known", 4},
 		{"a promise", func(b *book) {
 			b.predict(0, "p", killed)
 			b.tool(1, "dispatcher/main", "kill", "9", "ok", 1)

@@ -9,8 +9,8 @@ import (
 	"assay/projector"
 )
 
-// AmendableFor is how long after its resolution a prediction can be amended;
-// later amendments are notes without effect.
+// AmendableFor is how long after its resolution a prediction can be amended, from
+// cut to cut; later amendments are notes without effect.
 const AmendableFor = 7 * 24 * time.Hour
 
 // Prediction is a promise and what became of it. Its criterion stands in the
@@ -76,6 +76,7 @@ type Resolution struct {
 	Reason        *string                 `json:"reason,omitzero"`
 	Cause         string                  `json:"cause,omitzero"` // of an amendment
 	CutSeq        ledger.Seq              `json:"cut_seq"`
+	CutAt         time.Time               `json:"cut_at"` // ledger time of the cut, by the resolver's word
 	Engine        string                  `json:"engine"`
 	Foreknowledge string                  `json:"foreknowledge"`
 	Scorable      bool                    `json:"scorable"`
@@ -249,7 +250,7 @@ func resolve(p *Prediction, r *projector.Record, d *events.PredictionResolved) {
 	p.State, p.LastChange = stateResolved, r.Event.ID
 	p.Resolution = &Resolution{
 		Seq: r.Seq, EventID: r.Event.ID, RecordedAt: r.RecordedAt, Principal: r.Principal,
-		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), Engine: d.Engine,
+		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), CutAt: cutAt(r), Engine: d.Engine,
 		Foreknowledge: d.Foreknowledge, Scorable: d.Scorable, Resolver: d.Resolver,
 	}
 	p.Resolution.rest(d.Attribution, d.Evidence)
@@ -264,6 +265,16 @@ func (r *Resolution) rest(a events.Attribution, e events.ResolutionEvidence) {
 	r.Evidence, r.Outcomes, r.Summary = e.Refs, e.Outcomes, e.Summary
 }
 
+// cutAt is when the record that brought an event of the resolver about was
+// recorded, which is the event's time. Between that and the event's own record lies
+// however long the resolver was down.
+func cutAt(r *projector.Record) time.Time {
+	if t, ok := events.Time(&r.Event.Time); ok && t.Before(r.RecordedAt) {
+		return t.UTC()
+	}
+	return r.RecordedAt
+}
+
 func amend(b *projector.Batch, p *Prediction, r *projector.Record, d *events.PredictionResolutionAmended) {
 	switch {
 	case p.Resolution == nil:
@@ -275,13 +286,13 @@ func amend(b *projector.Batch, p *Prediction, r *projector.Record, d *events.Pre
 	}
 	a := Resolution{
 		Seq: r.Seq, EventID: r.Event.ID, RecordedAt: r.RecordedAt, Principal: r.Principal, Cause: d.Cause,
-		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), Engine: d.Engine,
+		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), CutAt: cutAt(r), Engine: d.Engine,
 		Foreknowledge: d.Foreknowledge, Scorable: d.Scorable, Resolver: d.Resolver,
 	}
 	a.rest(d.Attribution, d.Evidence)
 	entry, _ := projector.Edit[Resolution](b, key(amendmentKind, p.Namespace, p.PredID, projector.SeqKey(r.Seq)))
 	*entry = a
-	if r.RecordedAt.After(p.Resolution.RecordedAt.Add(AmendableFor)) {
+	if a.CutAt.After(p.Resolution.CutAt.Add(AmendableFor)) {
 		p.Notes++
 		return
 	}

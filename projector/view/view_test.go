@@ -388,6 +388,31 @@ func TestReports(t *testing.T) {
 	})
 }
 
+// TestAmendedInTime: what counts is the cut, not when a resolver that was down
+// came to write it.
+func TestAmendedInTime(t *testing.T) {
+	l := ledgertest.New()
+	start := l.Now()
+	for _, id := range []string{"in-time", "late"} {
+		l.Put(piper, prod, prediction(id, "", 0.5))
+		first := l.NextID()
+		l.Put(resolver, prod, resolved(id, "confirmed"), ledgertest.At(start))
+		l.Advance(30 * 24 * time.Hour)
+		cut := start.Add(view.AmendableFor)
+		if id == "late" {
+			cut = cut.Add(1)
+		}
+		l.Put(resolver, prod, &events.PredictionResolutionAmended{PredID: id, Supersedes: first, Cause: "late_telemetry", Verdict: "refuted"}, ledgertest.At(cut))
+	}
+	fold(t, l, func(s *projector.State) {
+		for id, want := range map[string]string{"in-time": "refuted", "late": "confirmed"} {
+			if p := must[*view.Prediction](t)(view.GetPrediction(s, prod, id)); p.Final().Verdict != want {
+				t.Errorf("%s: %s, want %s", id, p.Final().Verdict, want)
+			}
+		}
+	})
+}
+
 // TestNamespaceOfReferred: the resolver has one namespace, predictions several.
 func TestNamespaceOfReferred(t *testing.T) {
 	l := ledgertest.New()

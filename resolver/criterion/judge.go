@@ -219,13 +219,7 @@ func (j *judge) findWitness(res *ClauseResult) {
 	if j.clause.HoldFor == 0 && (j.clause.Reduce == ReduceMax || j.clause.Reduce == ReduceMin) {
 		return
 	}
-	r := j.reduce(j.span, j.near[:k+1])
-	res.Used = nil
-	for _, i := range j.near[:k+1] {
-		if i == r.base || j.span.Contains(j.at(i).Time) {
-			res.Used = append(res.Used, i)
-		}
-	}
+	res.Used = slices.Clone(j.within(j.near[:k+1], j.span))
 }
 
 func (j *judge) at(i int) *Sample { return &j.samples[i] }

@@ -122,10 +122,13 @@ func (j *judge) quantile(pts []int) float64 {
 // A counter restarted where its start time moved on by more than the skew:
 // some clocks give one boot two start times a moment apart. What a run gained
 // unseen before a restart, or before a missing start sample, leaves the upper
-// bound open. A value that fell without a restart, or a start time that went
-// back, is not a counter's.
+// bound open. What it gained between a start sample and the first one in the
+// window may have come before the window: it counts under coverage, not for a
+// witness. A value that fell without a restart, or a start time that went back,
+// is not a counter's.
 func (j *judge) reduceIncrease(r *reduced, w Span, own []int, first int) {
 	gained, exact := 0.0, true
+	sure := 0.0 // gained within the window for certain
 	var cur *Sample
 	k := first
 	switch {
@@ -148,6 +151,7 @@ func (j *judge) reduceIncrease(r *reduced, w Span, own []int, first int) {
 		case cur == nil || !cur.Start.IsZero() && !p.Start.IsZero() && p.Start.Sub(cur.Start) > j.lim.Skew:
 			if !p.Start.IsZero() && !p.Start.Before(w.Start) {
 				gained += p.Value
+				sure += p.Value
 			}
 			if cur != nil {
 				exact = false
@@ -161,6 +165,9 @@ func (j *judge) reduceIncrease(r *reduced, w Span, own []int, first int) {
 			return
 		default:
 			gained += p.Value - cur.Value
+			if !cur.Time.Before(w.Start) {
+				sure += p.Value - cur.Value
+			}
 		}
 		cur = p
 	}
@@ -168,8 +175,8 @@ func (j *judge) reduceIncrease(r *reduced, w Span, own []int, first int) {
 		r.fault = CriterionError
 		return
 	}
-	r.open = Range{gained, math.Inf(1)}
-	r.full = r.open
+	r.open = Range{sure, math.Inf(1)}
+	r.full = Range{gained, math.Inf(1)}
 	if exact {
 		r.full.Hi = gained
 	}
