@@ -444,8 +444,11 @@ func (s *Service) tellSealer(rec ledger.Record) {
 	if len(s.sealers) == 0 || !strings.HasPrefix(rec.Principal, "resolver/") {
 		return
 	}
-	ev, err := events.Decode(rec.Event)
-	if err != nil {
+	ev, err := events.DecodeEnvelope(rec.Event)
+	if err != nil || ev.Type != events.TypeTelemetrySealed {
+		return
+	}
+	if ev, err = events.Decode(rec.Event); err != nil {
 		return
 	}
 	if d, ok := ev.Data.(*events.TelemetrySealed); ok && s.sealers[d.Source] != nil {
