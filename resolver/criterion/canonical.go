@@ -10,13 +10,9 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// maxShared bounds the labels that a Decoder remembers: more series than that
-// take a little longer, not more memory.
-const maxShared = 1 << 16
-
 // Decoder reads what AppendSample wrote, and nothing else. Samples that it has
-// read share their strings and labels, which nobody may change. It is not safe
-// for concurrent use.
+// read share their strings and labels, which nobody may change; it remembers all
+// of them, so it is for one segment. It is not safe for concurrent use.
 type Decoder struct {
 	source string
 	names  map[string]string
@@ -60,9 +56,7 @@ func (d *Decoder) share(name []byte) string {
 		return s
 	}
 	s := string(name)
-	if len(d.names) < maxShared {
-		d.names[s] = s
-	}
+	d.names[s] = s
 	return s
 }
 
@@ -77,9 +71,7 @@ func (d *Decoder) labelsOf(c *cursor) map[string]string {
 		c.ok = false
 		return nil
 	}
-	if len(d.labels) < maxShared {
-		d.labels[string(raw)] = labels
-	}
+	d.labels[string(raw)] = labels
 	return labels
 }
 
