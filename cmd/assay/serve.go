@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"assay/cmd/internal/node"
+	"assay/resolver/criterion"
 )
 
 type serveCmd struct {
@@ -15,6 +16,7 @@ type serveCmd struct {
 	CredsDir string        `help:"Directory with the service's credentials. Default: DIR/creds." type:"path" placeholder:"DIR"`
 	Node     string        `help:"Which broker of the cluster serve broker is; its directory is DIR/nodes/NAME." placeholder:"NAME"`
 	Port     int           `help:"Loopback port of serve broker; clients find it again there after a restart. 0: any free one." default:"4222"`
+	Source   string        `help:"Source of the registry that serve sensor reads. Default: this host." placeholder:"NAME"`
 	Watch    []int         `help:"Process that serve sensor reads." placeholder:"PID"`
 	Sensor   time.Duration `help:"Time between two readings of serve sensor." default:"1s"`
 	Standby  bool          `help:"Run serve logger as one of several: it writes when no other does, and takes over from one that falls silent."`
@@ -34,6 +36,12 @@ func (c *serveCmd) Run(a *app) error {
 	if c.Standby && c.Service != "logger" || c.Instance != "" && !c.Standby {
 		return usageError("--standby is for serve logger, and --instance goes with it")
 	}
+	if c.Source == criterion.HostSource {
+		c.Source = ""
+	}
+	if c.Source != "" && (c.Service != "sensor" || len(c.Watch) > 0) {
+		return usageError("--source is for serve sensor, and --watch for the sensor of this host")
+	}
 	if c.Sensor <= 0 || c.Seal <= 0 {
 		return usageError("--sensor and --seal must be positive")
 	}
@@ -45,7 +53,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	s, err := node.StartService(a.ctx, node.ServiceConfig{
-		Service: c.Service, Node: c.Node, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
+		Service: c.Service, Source: c.Source, Node: c.Node, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
 		UpConfig: node.UpConfig{
 			Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
 			LowWater: c.lowWater(), MaxStore: c.maxStore(), Metrics: metrics, Standby: c.Standby, Instance: c.Instance,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"assay/cmd/internal/node"
 	"assay/ledger/logger"
@@ -121,6 +122,19 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 		}
 		if t := s.Telemetry; t != nil {
 			fmt.Fprintf(w, "  telemetry  %d batches received, %d refused, %d lost, %d dropped\n", t.Received, t.Refused, t.Lost, t.Dropped)
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.Sources)) {
+			src := s.Sources[name]
+			fmt.Fprintf(w, "  source     %s: %d samples sent, %d left out, %d inputs refused", name, src.Sent, src.LeftOut, src.Refused)
+			if !src.UpTo.IsZero() {
+				fmt.Fprintf(w, ", up to %s", src.UpTo.Format(time.RFC3339))
+			}
+			fmt.Fprintln(w)
+			for _, trouble := range []string{src.Error, src.Doubt} {
+				if trouble != "" {
+					fmt.Fprintf(w, "             TROUBLE: %s\n", visible(trouble))
+				}
+			}
 		}
 		if r := s.Resolver; r != nil {
 			fmt.Fprintf(w, "  resolver   at %d, %d stored events differ from this engine's, %d records skipped\n", r.Applied, r.Differed, r.Skipped)

@@ -12,6 +12,7 @@ type upCmd struct {
 	Port    int           `help:"Loopback port of the broker. 0: any free one." default:"0"`
 	Watch   []int         `help:"Process whose memory and life the host sensor reads." placeholder:"PID"`
 	Sensor  time.Duration `help:"Time between two readings of the host sensor; the registry's interval should match." default:"1s"`
+	Sources bool          `help:"Read the registry's sources too, those of Prometheus, Alertmanager and the like; each needs its principal sensor/NAME."`
 	Seal    time.Duration `help:"How often telemetry is sealed into the ledger." default:"10s"`
 	Gateway bool          `help:"Run the HTTP gateway too, as DIR/gateway.json says; without that file this user is agent/piper."`
 	roomFlags
@@ -31,7 +32,7 @@ func (c *upCmd) Run(a *app) error {
 	}
 	u, err := node.StartUp(a.ctx, node.UpConfig{
 		Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
-		LowWater: c.lowWater(), MaxStore: c.maxStore(), Gateway: c.Gateway, Metrics: metrics,
+		LowWater: c.lowWater(), MaxStore: c.maxStore(), Gateway: c.Gateway, Sources: c.Sources, Metrics: metrics,
 	})
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ var libraries = map[string][]string{
 		"ledger/stream", "ledger/broker", "ledger/logger", "events/publish", "resolver/telemetry", "cmd", "bench",
 	},
 	"github.com/nats-io/nats-server": {"ledger/broker", "bench"},
-	"github.com/prometheus":          {"cmd/internal/metrics"},
+	"github.com/prometheus":          {"cmd/internal/metrics", "resolver/telemetry"},
 	"encoding/json":                  {},
 }
 

@@ -305,7 +305,7 @@ func TestLintOfBuiltCriteria(t *testing.T) {
 func TestLabelsAreNamedInOrder(t *testing.T) {
 	bad := map[string]string{"z z": "", "a": strings.Repeat("x", 257), "m m": "", "ok": ""}
 	for range 50 {
-		if err := checkLabels(bad); err == nil || !strings.Contains(err.Error(), `label "a" has 257 bytes`) {
+		if err := CheckLabels(bad); err == nil || !strings.Contains(err.Error(), `label "a" has 257 bytes`) {
 			t.Fatal(err)
 		}
 	}

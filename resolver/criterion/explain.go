@@ -239,7 +239,7 @@ func (c *ClauseExplanation) test() string {
 	var b strings.Builder
 	b.WriteString(c.Signal)
 	if len(c.Labels) > 0 {
-		b.Write(appendLabels(nil, c.Labels))
+		b.Write(AppendLabels(nil, c.Labels))
 	}
 	fmt.Fprintf(&b, " %s", c.Reduce)
 	if c.Quantile != nil {

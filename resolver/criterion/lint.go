@@ -122,7 +122,7 @@ func (l *linter) clause(at string, clause Clause, r *Registry) {
 	if !ok {
 		l.fault(at+"/signal", "%.60q is not in the registry", clause.Signal)
 	}
-	if err := checkLabels(clause.Labels); err != nil {
+	if err := CheckLabels(clause.Labels); err != nil {
 		l.fault(at+"/labels", "%v", err)
 	}
 	l.comparison(at, clause)
@@ -268,7 +268,7 @@ func (l *linter) controls() {
 	}
 	for i, labels := range list {
 		at := "/controls/" + strconv.Itoa(i) + "/labels"
-		if err := checkLabels(labels); err != nil {
+		if err := CheckLabels(labels); err != nil {
 			l.fault(at, "%v", err)
 			continue
 		}

@@ -43,6 +43,13 @@ type Signal struct {
 	AllowedLateness time.Duration
 	MaxSkew         time.Duration // between the source's clock and the ledger's
 	Lo, Hi          float64       // what a missing sample could have been; infinite when not stated
+
+	// Where an adapter finds the signal; the kind of its source decides which
+	// of these it has.
+	Query    string            // PromQL, evaluated at every step
+	Selector string            // PromQL selector, whose stored samples are taken as they are
+	Start    string            // PromQL selector of the Unix time since when the counter counts
+	Match    map[string]string // labels that must be there, with these values
 }
 
 // Registry is a parsed registry. Its bytes are what a resolution pins by hash.
@@ -50,12 +57,14 @@ type Registry struct {
 	signals map[string]Signal
 	beats   map[string]bool // the signals that are some signal's heartbeat
 	order   []string
+	sources []Source
 	raw     []byte
 	hash    ledger.Hash
 }
 
 type registryWire struct {
 	V       int64        `json:"v"`
+	Sources []sourceWire `json:"sources,omitzero"`
 	Signals []signalWire `json:"signals"`
 }
 
@@ -74,6 +83,11 @@ type signalWire struct {
 	MaxSkew         *duration `json:"max_skew"`
 	Lo              *float64  `json:"lo"`
 	Hi              *float64  `json:"hi"`
+
+	Query    string            `json:"query,omitzero"`
+	Selector string            `json:"selector,omitzero"`
+	Start    string            `json:"start,omitzero"`
+	Match    map[string]string `json:"match,omitzero"`
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -92,6 +106,16 @@ func ParseRegistry(raw []byte) (*Registry, error) {
 		return nil, fmt.Errorf("%w: /v is %d, want 1", ErrRegistry, w.V)
 	}
 	r := &Registry{signals: make(map[string]Signal), beats: make(map[string]bool), raw: slices.Clone(raw), hash: ledger.Hash(sha256.Sum256(raw))}
+	for i, sw := range w.Sources {
+		s, err := sw.source()
+		if err == nil && slices.ContainsFunc(r.sources, func(o Source) bool { return o.Name == s.Name }) {
+			err = errors.New("/name: registered twice")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: /sources/%d%w", ErrRegistry, i, err)
+		}
+		r.sources = append(r.sources, s)
+	}
 	for i, sw := range w.Signals {
 		s, err := sw.signal()
 		if _, twice := r.signals[s.Name]; err == nil && twice {
@@ -109,6 +133,9 @@ func ParseRegistry(raw []byte) (*Registry, error) {
 			return nil, fmt.Errorf("%w: /signals/%d/heartbeat: %q is no signal of source %q", ErrRegistry, i, s.Heartbeat, s.Source)
 		}
 		r.beats[s.Heartbeat] = true
+	}
+	if err := r.checkSources(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRegistry, err)
 	}
 	return r, nil
 }
@@ -134,6 +161,7 @@ func (w *signalWire) signal() (Signal, error) {
 		Interval: orZero(w.Interval), MaxStaleness: orZero(w.MaxStaleness), CoverageFloor: w.CoverageFloor,
 		MaxGap: orZero(w.MaxGap), AllowedLateness: orZero(w.AllowedLateness), MaxSkew: orZero(w.MaxSkew),
 		Lo: math.Inf(-1), Hi: math.Inf(1),
+		Query: w.Query, Selector: w.Selector, Start: w.Start, Match: w.Match,
 	}
 	if w.Lo != nil {
 		s.Lo = *w.Lo
@@ -226,6 +254,7 @@ func wireOf(s Signal) signalWire {
 		Interval: dur(s.Interval), MaxStaleness: dur(s.MaxStaleness), CoverageFloor: s.CoverageFloor,
 		MaxGap: dur(s.MaxGap), AllowedLateness: dur(s.AllowedLateness), MaxSkew: dur(s.MaxSkew),
 		Lo: bound(s.Lo), Hi: bound(s.Hi),
+		Query: s.Query, Selector: s.Selector, Start: s.Start, Match: s.Match,
 	}
 }
 

@@ -69,7 +69,7 @@ func Compare(a, b *Sample) int {
 	if maps.Equal(a.Labels, b.Labels) {
 		return 0
 	}
-	return bytes.Compare(appendLabels(nil, a.Labels), appendLabels(nil, b.Labels))
+	return bytes.Compare(AppendLabels(nil, a.Labels), AppendLabels(nil, b.Labels))
 }
 
 // sampleWire is a sample as it stands in a batch, in a segment and in a file.
@@ -141,7 +141,7 @@ func (w *sampleWire) sample(source, stream string) (Sample, error) {
 		return Sample{}, fmt.Errorf("signal %q", *w.Signal)
 	}
 	s := Sample{Source: source, Stream: stream, Seq: *w.Seq, Signal: *w.Signal, Labels: w.Labels}
-	if err := checkLabels(w.Labels); err != nil {
+	if err := CheckLabels(w.Labels); err != nil {
 		return Sample{}, err
 	}
 	var err error
@@ -196,7 +196,7 @@ func AppendSample(dst []byte, s *Sample) []byte {
 	dst = appendString(dst, s.Signal)
 	if len(s.Labels) > 0 {
 		dst = append(dst, `,"labels":`...)
-		dst = appendLabels(dst, s.Labels)
+		dst = AppendLabels(dst, s.Labels)
 	}
 	dst = append(dst, `,"time":"`...)
 	dst = s.Time.UTC().AppendFormat(dst, timeLayout)
@@ -215,7 +215,8 @@ func AppendSample(dst []byte, s *Sample) []byte {
 	return append(dst, '}')
 }
 
-func appendLabels(dst []byte, labels map[string]string) []byte {
+// AppendLabels appends labels as a JSON object, sorted by name.
+func AppendLabels(dst []byte, labels map[string]string) []byte {
 	dst = append(dst, '{')
 	for i, k := range slices.Sorted(maps.Keys(labels)) {
 		if i > 0 {
@@ -235,9 +236,9 @@ func appendString(dst []byte, s string) []byte {
 	return dst
 }
 
-// checkLabels names the first bad label by its name, so that the same labels
-// always get the same words.
-func checkLabels(labels map[string]string) error {
+// CheckLabels says why a sample cannot carry the labels. It names the first bad
+// label by its name, so that the same labels always get the same words.
+func CheckLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return fmt.Errorf("%d labels, the limit is %d", len(labels), maxLabels)
 	}

@@ -10,7 +10,8 @@
 //	  {"seq":1,"signal":"process_rss_bytes","labels":{"pid":"7"},"time":"…Z","value":4096,"start":"…Z"}]}
 //
 //	v        the format, 1
-//	stream   1 to 128 printable characters; sequence numbers count within it
+//	stream   1 to 128 printable characters; sequence numbers count within it;
+//	         it stands in the batch or, where they differ, in each sample
 //	seq      from 1, never used twice in a stream
 //	labels   optional; at most 16
 //	time     event time, RFC 3339
@@ -67,14 +68,18 @@ func ParseBatch(source string, raw []byte) ([]Sample, error) {
 	switch {
 	case w.V == nil || *w.V != Version:
 		return nil, fmt.Errorf("%w: v is not %d", ErrBatch, Version)
-	case w.Stream == nil || *w.Stream == "":
-		return nil, fmt.Errorf("%w: no stream", ErrBatch)
+	case w.Stream != nil && *w.Stream == "":
+		return nil, fmt.Errorf("%w: the stream is empty", ErrBatch)
 	case len(w.Samples) > MaxBatchSamples:
 		return nil, fmt.Errorf("%w: %d samples, the limit is %d", ErrBatch, len(w.Samples), MaxBatchSamples)
 	}
+	stream := ""
+	if w.Stream != nil {
+		stream = *w.Stream
+	}
 	samples := make([]Sample, 0, len(w.Samples))
 	for i, raw := range w.Samples {
-		s, err := criterion.ParseSample(source, *w.Stream, raw)
+		s, err := criterion.ParseSample(source, stream, raw)
 		if err != nil {
 			return nil, fmt.Errorf("%w: /samples/%d: %w", ErrBatch, i, err)
 		}
@@ -85,11 +90,12 @@ func ParseBatch(source string, raw []byte) ([]Sample, error) {
 
 type outWire struct {
 	V       int64       `json:"v"`
-	Stream  string      `json:"stream"`
+	Stream  string      `json:"stream,omitzero"`
 	Samples []outSample `json:"samples"`
 }
 
 type outSample struct {
+	Stream string            `json:"stream,omitzero"`
 	Seq    uint64            `json:"seq"`
 	Signal string            `json:"signal"`
 	Labels map[string]string `json:"labels,omitempty"`
@@ -98,11 +104,15 @@ type outSample struct {
 	Value  any               `json:"value"`
 }
 
-// EncodeBatch writes samples of one stream as a batch; their sources are left out.
+// EncodeBatch writes samples of one stream as a batch, or, if stream is "",
+// samples of which each names its own. Their sources are left out.
 func EncodeBatch(stream string, samples []Sample) ([]byte, error) {
 	w := outWire{V: Version, Stream: stream, Samples: make([]outSample, 0, len(samples))}
 	for _, s := range samples {
 		o := outSample{Seq: s.Seq, Signal: s.Signal, Labels: s.Labels, Time: formatTime(s.Time), Value: s.Value}
+		if stream == "" {
+			o.Stream = s.Stream
+		}
 		if !s.Start.IsZero() {
 			o.Start = formatTime(s.Start)
 		}

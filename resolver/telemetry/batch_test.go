@@ -56,6 +56,7 @@ func TestParseBatchRefuses(t *testing.T) {
 		{"names a source", `"stream"`, `"source":"gpu","stream"`},
 		{"source in a sample", `"seq"`, `"source":"gpu","seq"`},
 		{"stream in a sample", `"seq"`, `"stream":"c","seq"`},
+		{"an empty stream in a sample", `"stream":"b","samples":[{`, `"samples":[{"stream":"",`},
 		{"bad sample", `"value":1`, `"value":"x"`},
 		{"trailing bytes", `]}`, `]} {}`},
 		{"duplicate name", `"v":1`, `"v":1,"v":1`},

@@ -166,6 +166,43 @@ func TestIngressRefuses(t *testing.T) {
 	}
 }
 
+func TestNATSSink(t *testing.T) {
+	nc, _ := mustServer(t)
+	sub, err := nc.SubscribeSync(Subject("s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := NATSSink{nc, "s"}
+	var many []Sample
+	for i := range MaxBatchSamples + 1 {
+		many = append(many, Sample{Stream: "b", Seq: uint64(i + 1), Signal: "up", Time: conformanceStart, Value: 1})
+	}
+	if err := sink.Send(t.Context(), many); err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	for got < len(many) {
+		m, err := sub.NextMsgWithContext(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		samples, err := ParseBatch("s", m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(samples)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := sink.Send(ended, many[:1]); !errors.Is(err, context.Canceled) {
+		t.Errorf("without an answer of the broker: %v", err)
+	}
+	nc.Close()
+	if err := sink.Send(t.Context(), many[:1]); !errors.Is(err, ErrNotConnected) {
+		t.Errorf("without a broker: %v", err)
+	}
+}
+
 func TestBufferRewound(t *testing.T) {
 	_, js := mustServer(t)
 	ctx := testContext(t)

@@ -289,6 +289,8 @@ func owns(rel string) string {
 		return "projector"
 	case "blobs":
 		return "resolver"
+	case "telemetry":
+		return "sensor"
 	case "run":
 		service, _, _ := strings.Cut(rest, "/")
 		return strings.TrimSuffix(service, "-status")

@@ -28,6 +28,7 @@ func (d Dir) Views() string        { return d.join("views") }
 func (d Dir) Snapshots() string    { return d.join("snapshots") }
 func (d Dir) Registry() string     { return d.join("registry.json") }
 func (d Dir) Resolver() string     { return d.join("resolver") }
+func (d Dir) Telemetry() string    { return d.join("telemetry") }
 func (d Dir) Run() string          { return d.join("run") }
 func (d Dir) Gateway() string      { return d.join("gateway") }
 func (d Dir) Socket() string       { return d.join("run", "assay.sock") }

@@ -76,7 +76,7 @@ func Init(ctx context.Context, c InitConfig) (InitReport, error) {
 	if err := c.Dir.Logger().CheckRestored(); err != nil {
 		return InitReport{}, err
 	}
-	for _, dir := range []string{string(c.Dir), c.Dir.Blobs(), c.Dir.Resolver(), c.Dir.Views(), c.Dir.Snapshots(), c.Dir.Gateway(), c.Dir.Run()} {
+	for _, dir := range []string{string(c.Dir), c.Dir.Blobs(), c.Dir.Resolver(), c.Dir.Views(), c.Dir.Snapshots(), c.Dir.Gateway(), c.Dir.Telemetry(), c.Dir.Run()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return InitReport{}, err
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/user"
 	"path"
@@ -74,6 +75,7 @@ var rules = []rule{
 	private("blobs", "resolver"),
 	private("resolver", "resolver"),
 	private("gateway", "gateway"),
+	private("telemetry", "sensor"),
 	{"creds", root, members, 0o710, false},
 	credential("service.logger-*", "logger"),
 	credential("service.ingress", "ingress"),
@@ -290,9 +292,29 @@ func (s *split) id(kind, part string) (int, error) {
 	return n, err
 }
 
+// linksOf are runLinks and one for each source that has a sensor of its own.
+func linksOf(d Dir) (map[string]string, error) {
+	links := maps.Clone(runLinks)
+	reg, err := LoadRegistry(d)
+	if errors.Is(err, fs.ErrNotExist) {
+		return links, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range adapted(reg) {
+		links["sensor-"+name+".sock"] = "sensor/sensor-" + name + ".sock"
+	}
+	return links, nil
+}
+
 // links makes the directories in DIR/run and the links that lead into them.
 func (s *split) links(d Dir) error {
-	for name, to := range runLinks {
+	links, err := linksOf(d)
+	if err != nil {
+		return err
+	}
+	for name, to := range links {
 		link := filepath.Join(d.Run(), name)
 		if have, err := os.Readlink(link); err == nil && have == to {
 			continue

@@ -13,6 +13,9 @@ import (
 type ServiceConfig struct {
 	UpConfig
 	Service string // broker, logger, projector, resolver, ingress, sensor or gateway
+	// Source is the source of the registry that the service sensor reads with its
+	// adapter; "" is assay's own sensor of this host.
+	Source string
 	// Node names the broker of a cluster that the service broker is.
 	Node string
 	// NATS is the external broker's address, Monitor its monitoring address and
@@ -21,8 +24,8 @@ type ServiceConfig struct {
 }
 
 // Service is one service in a process of its own. It answers on
-// DIR/run/<service>.sock, or <service>-<instance>.sock; the projector, which holds the views, on
-// DIR/run/assay.sock, and the gateway on gateway-status.sock.
+// DIR/run/<service>.sock, <service>-<instance>.sock or sensor-<source>.sock; the projector, which
+// holds the views, on DIR/run/assay.sock, and the gateway on gateway-status.sock.
 type Service struct {
 	name   string
 	hub    *Hub
@@ -55,6 +58,8 @@ func StartService(ctx context.Context, cfg ServiceConfig) (*Service, error) {
 		path = cfg.Dir.Socket()
 	case cfg.Instance != "":
 		path = cfg.Dir.service(cfg.Service + "-" + cfg.Instance)
+	case cfg.Source != "":
+		path = cfg.Dir.service(cfg.Service + "-" + cfg.Source)
 	}
 	if s.socket, err = ListenSocket(path, s.mux()); err == nil {
 		s.scrape, err = s.health.listen(cfg.Metrics)
@@ -102,12 +107,13 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 		s.wait, s.ready, s.status = r.Wait, r.ready, func(st *Status) { st.Resolver = r.StatusOf() }
 	case "ingress", "sensor":
 		t, err := StartTelemetry(ctx, cfg.Dir, s.hub, TelemetryConfig{
-			Ingress: cfg.Service == "ingress", Sensor: cfg.Service == "sensor", Watch: cfg.Watch, Interval: cfg.Sensor, Log: cfg.Log,
+			Ingress: cfg.Service == "ingress", Sensor: cfg.Service == "sensor" && cfg.Source == "", Source: cfg.Source,
+			Watch: cfg.Watch, Interval: cfg.Sensor, Log: cfg.Log,
 		})
 		if err != nil {
 			return err
 		}
-		s.wait, s.ready, s.status = t.Wait, t.ready, func(st *Status) { st.Telemetry = t.StatusOf() }
+		s.wait, s.ready, s.status = t.Wait, t.ready, func(st *Status) { st.Telemetry, st.Sources = t.StatusOf(), t.SourcesOf() }
 	case "gateway":
 		g, err := StartGateway(ctx, cfg.Dir, s.hub, GatewayConfig{LowWater: cfg.lowWater(), Log: cfg.Log})
 		if err != nil {

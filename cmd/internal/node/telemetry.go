@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,36 +21,53 @@ import (
 
 // TelemetryConfig says which parts of the telemetry path run here.
 type TelemetryConfig struct {
-	Ingress  bool
-	Sensor   bool
-	Watch    []int
-	Interval time.Duration // between two ticks of the sensor; 0 is one second
-	Log      zerolog.Logger
+	Ingress bool
+	Sensor  bool   // assay's own, of this host
+	Source  string // of the registry, read by its adapter
+	// AllSources reads every source of the registry that has an adapter.
+	AllSources bool
+	Watch      []int
+	Interval   time.Duration // between two ticks of the sensor; 0 is one second
+	Log        zerolog.Logger
 }
 
-// Telemetry is the running ingress and host sensor.
+// Telemetry is the running ingress with host sensor and adapters.
 type Telemetry struct {
-	Host    *telemetry.Host
-	ingress *telemetry.Ingress
-	conns   []*nats.Conn
-	done    sync.WaitGroup
-	stop    <-chan struct{}
+	Host     *telemetry.Host
+	ingress  *telemetry.Ingress
+	adapters map[string]telemetry.Adapter // by source
+	conns    []*nats.Conn
+	done     sync.WaitGroup
+	stop     <-chan struct{}
+	cancel   context.CancelFunc
+	failed   chan error
 }
 
 // StartTelemetry starts the ingress first, so that the sensor is heard.
 func StartTelemetry(ctx context.Context, dir Dir, hub *Hub, cfg TelemetryConfig) (*Telemetry, error) {
-	t := &Telemetry{stop: ctx.Done()}
+	t := &Telemetry{adapters: map[string]telemetry.Adapter{}, failed: make(chan error, 1)}
+	ctx, t.cancel = context.WithCancel(ctx)
+	t.stop = ctx.Done()
+	if err := t.start(ctx, dir, hub, cfg); err != nil {
+		t.cancel()
+		t.done.Wait()
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
+}
+
+func (t *Telemetry) start(ctx context.Context, dir Dir, hub *Hub, cfg TelemetryConfig) error {
 	if cfg.Ingress {
 		if err := t.startIngress(dir, hub, cfg.Log); err != nil {
-			return nil, errors.Join(err, t.close())
+			return err
 		}
 	}
 	if cfg.Sensor {
 		if err := t.startSensor(ctx, hub, cfg); err != nil {
-			return nil, errors.Join(err, t.close())
+			return err
 		}
 	}
-	return t, nil
+	return t.startSources(ctx, dir, hub, cfg)
 }
 
 func (t *Telemetry) startIngress(dir Dir, hub *Hub, log zerolog.Logger) error {
@@ -92,11 +110,25 @@ func (t *Telemetry) startSensor(ctx context.Context, hub *Hub, cfg TelemetryConf
 	return nil
 }
 
-// Wait returns once the context has ended and both parts have stopped.
+// fail ends every part; the first error is the one that Wait returns.
+func (t *Telemetry) fail(err error) {
+	select {
+	case t.failed <- err:
+	default:
+	}
+	t.cancel()
+}
+
+// Wait returns once the context has ended or a part failed, and all have stopped.
 func (t *Telemetry) Wait() error {
 	<-t.stop
 	t.done.Wait()
-	return t.close()
+	var err error
+	select {
+	case err = <-t.failed:
+	default:
+	}
+	return errors.Join(err, t.close())
 }
 
 func (t *Telemetry) close() error {
@@ -126,8 +158,35 @@ func (t *Telemetry) StatusOf() *TelemetryStatus {
 	return &s
 }
 
-// ready says why ingress and sensor do not do their job; nothing if they do.
-func (t *Telemetry) ready() []string { return disconnected("telemetry", t.conns...) }
+// SourceStatus is what a source's adapter counts.
+type SourceStatus = telemetry.AdapterStats
+
+// SourcesOf is the status of each adapter that runs here, by source; nil where
+// none does.
+func (t *Telemetry) SourcesOf() map[string]SourceStatus {
+	if len(t.adapters) == 0 {
+		return nil
+	}
+	out := make(map[string]SourceStatus, len(t.adapters))
+	for name, a := range t.adapters {
+		out[name] = a.Stats()
+	}
+	return out
+}
+
+// ready says why ingress and sensors do not do their job; nothing if they do.
+func (t *Telemetry) ready() []string {
+	why := disconnected("telemetry", t.conns...)
+	for name, st := range t.SourcesOf() {
+		for _, trouble := range []string{st.Error, st.Doubt} {
+			if trouble != "" {
+				why = append(why, "source "+name+": "+trouble)
+			}
+		}
+	}
+	slices.Sort(why)
+	return why
+}
 
 // LoadRegistry reads the operator's signal registry.
 func LoadRegistry(dir Dir) (*criterion.Registry, error) {

@@ -35,6 +35,8 @@ type UpConfig struct {
 	Instance string
 	// Watch are pids whose memory and life the host sensor reads from the start.
 	Watch []int
+	// Sources runs the adapter of every source of the registry that has one.
+	Sources bool
 	// Gateway runs the HTTP gateway beside the other services.
 	Gateway bool
 	// Sensor and Seal are the host sensor's interval and the longest time for
@@ -98,7 +100,9 @@ func (u *Up) start(ctx context.Context) (err error) {
 		return err
 	}
 	u.run("projector", u.Views.Wait)
-	if u.Tele, err = StartTelemetry(ctx, c.Dir, u.Hub, TelemetryConfig{Ingress: true, Sensor: true, Watch: c.Watch, Interval: c.Sensor, Log: c.Log}); err != nil {
+	if u.Tele, err = StartTelemetry(ctx, c.Dir, u.Hub, TelemetryConfig{
+		Ingress: true, Sensor: true, AllSources: c.Sources, Watch: c.Watch, Interval: c.Sensor, Log: c.Log,
+	}); err != nil {
 		return err
 	}
 	u.run("telemetry", u.Tele.Wait)
@@ -176,24 +180,25 @@ func (u *Up) mux() *http.ServeMux {
 // Status is what runs on a directory. A nil part does not run in the process
 // that answers.
 type Status struct {
-	Services  string            `json:"services"` // up, or the one service that serves alone
-	Software  string            `json:"software"` // the build that answers
-	URL       string            `json:"url,omitzero"`
-	Sync      broker.SyncMode   `json:"sync,omitzero"` // when the broker fsyncs: always, interval or unknown
-	Broker    *BrokerStatus     `json:"broker,omitzero"`
-	Logger    *LoggerStatus     `json:"logger,omitzero"`
-	Projector *ProjectorStatus  `json:"projector,omitzero"`
-	Telemetry *TelemetryStatus  `json:"telemetry,omitzero"`
-	Resolver  *ResolverStatus   `json:"resolver,omitzero"`
-	Gateway   *GatewayStatus    `json:"gateway,omitzero"`
-	Refused   map[string]uint64 `json:"refused_by_broker,omitzero"` // by principal or account, counted from the broker's log
+	Services  string                  `json:"services"` // up, or the one service that serves alone
+	Software  string                  `json:"software"` // the build that answers
+	URL       string                  `json:"url,omitzero"`
+	Sync      broker.SyncMode         `json:"sync,omitzero"` // when the broker fsyncs: always, interval or unknown
+	Broker    *BrokerStatus           `json:"broker,omitzero"`
+	Logger    *LoggerStatus           `json:"logger,omitzero"`
+	Projector *ProjectorStatus        `json:"projector,omitzero"`
+	Telemetry *TelemetryStatus        `json:"telemetry,omitzero"`
+	Sources   map[string]SourceStatus `json:"sources,omitzero"` // that an adapter reads here
+	Resolver  *ResolverStatus         `json:"resolver,omitzero"`
+	Gateway   *GatewayStatus          `json:"gateway,omitzero"`
+	Refused   map[string]uint64       `json:"refused_by_broker,omitzero"` // by principal or account, counted from the broker's log
 }
 
 // Status asks every service of this process.
 func (u *Up) Status() Status {
 	return Status{
 		Services: "up", Software: u.cfg.Software, URL: u.Hub.URL(), Sync: u.Broker.SyncMode(), Broker: u.Broker.statusOf(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
-		Telemetry: u.Tele.StatusOf(), Resolver: u.Judge.StatusOf(), Gateway: u.Door.StatusOf(), Refused: refusals(u.Broker.Broker),
+		Telemetry: u.Tele.StatusOf(), Sources: u.Tele.SourcesOf(), Resolver: u.Judge.StatusOf(), Gateway: u.Door.StatusOf(), Refused: refusals(u.Broker.Broker),
 	}
 }
 

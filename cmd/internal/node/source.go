@@ -1,0 +1,108 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/rs/zerolog"
+
+	"assay/internal/durable"
+	"assay/resolver/criterion"
+	"assay/resolver/telemetry"
+)
+
+// ErrSource means that a source cannot be read by an adapter; the text says
+// what to do.
+var ErrSource = errors.New("cannot read this source")
+
+// fileCursor keeps an adapter's state in DIR/telemetry/<source>.json.
+type fileCursor string
+
+func (c fileCursor) Load() ([]byte, error) {
+	raw, err := os.ReadFile(string(c))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return raw, err
+}
+
+func (c fileCursor) Save(raw []byte) error { return durable.WriteFile(string(c), raw, 0o600) }
+
+// newAdapter makes the adapter for a source of the registry.
+func newAdapter(dir Dir, reg *criterion.Registry, name string, log zerolog.Logger) (telemetry.Adapter, error) {
+	src, signals := reg.Source(name), reg.SignalsOf(name)
+	if len(signals) == 0 {
+		return nil, fmt.Errorf("%w: %s names no source %q; it has %v", ErrSource, dir.Registry(), name, reg.Sources())
+	}
+	cursor := fileCursor(filepath.Join(dir.Telemetry(), name+".json"))
+	if err := os.MkdirAll(dir.Telemetry(), 0o700); err != nil {
+		return nil, err
+	}
+	switch src.Kind {
+	case criterion.PrometheusKind:
+		return telemetry.NewPrometheus(telemetry.PrometheusConfig{Source: src, Signals: signals, Cursor: cursor, Log: log})
+	case criterion.AlertmanagerKind:
+		return telemetry.NewAlertmanager(telemetry.AlertmanagerConfig{Source: src, Signals: signals, Cursor: cursor, Log: log})
+	}
+	return nil, fmt.Errorf("%w: %q is of kind %s, for which this build has no adapter; say its kind under \"sources\" in %s", ErrSource, name, src.Kind, dir.Registry())
+}
+
+// adapted are the sources of the registry that an adapter reads.
+func adapted(reg *criterion.Registry) []string {
+	var out []string
+	for _, name := range reg.Sources() {
+		switch reg.Source(name).Kind {
+		case criterion.PrometheusKind, criterion.AlertmanagerKind:
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// startSources runs the adapters that cfg asks for.
+func (t *Telemetry) startSources(ctx context.Context, dir Dir, hub *Hub, cfg TelemetryConfig) error {
+	if cfg.Source == "" && !cfg.AllSources {
+		return nil
+	}
+	reg, err := LoadRegistry(dir)
+	if err != nil {
+		return err
+	}
+	names := []string{cfg.Source}
+	if cfg.AllSources {
+		names = adapted(reg)
+	}
+	for _, name := range names {
+		if err := t.startSource(ctx, dir, hub, reg, name, cfg.Log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startSource runs a source's adapter on that sensor's own connection.
+func (t *Telemetry) startSource(ctx context.Context, dir Dir, hub *Hub, reg *criterion.Registry, name string, log zerolog.Logger) error {
+	adapter, err := newAdapter(dir, reg, name, log)
+	if err != nil {
+		return err
+	}
+	nc, err := hub.ConnectInProcess("sensor." + name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: `assay principal add sensor/%s` makes it", err, name)
+	}
+	if err != nil {
+		return err
+	}
+	t.conns = append(t.conns, nc)
+	t.adapters[name] = adapter
+	t.done.Go(func() {
+		if err := adapter.Run(ctx, telemetry.NATSSink{Conn: nc, Source: name}); ctx.Err() == nil {
+			t.fail(fmt.Errorf("source %s: %w", name, err))
+		}
+	})
+	return nil
+}
