@@ -150,13 +150,35 @@ func checkBytes(raw []byte) *Fault {
 	if len(raw) > 0 && (raw[0] == ' ' || raw[len(raw)-1] == ' ') {
 		return &Fault{Code: CodeOuterWhitespace, Message: "white space before or after the event"}
 	}
-	if !jsontext.Value(raw).IsValid() {
+	if isTooDeep(raw) || !jsontext.Value(raw).IsValid() {
 		return diagnose(raw)
 	}
 	if raw[0] != '{' {
 		return &Fault{Code: CodeNotAnObject, Message: "an event is one JSON object"}
 	}
 	return nil
+}
+
+// isTooDeep says whether raw nests deeper than MaxDepth. To ask first spares
+// validating ten thousand objects within objects.
+func isTooDeep(raw []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > MaxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
 }
 
 func invalidUTF8(b []byte) int {
@@ -170,7 +192,8 @@ func invalidUTF8(b []byte) int {
 	return len(b)
 }
 
-// diagnose says what is wrong with UTF-8 bytes that are not valid JSON.
+// diagnose says what is wrong with UTF-8 bytes that are not valid JSON, or nested
+// too deep.
 func diagnose(raw []byte) *Fault {
 	dec := jsontext.NewDecoder(bytes.NewReader(raw))
 	for {

@@ -13,9 +13,6 @@ func CheckCriterion(raw []byte) *Fault {
 		return &Fault{Code: CodeTooLarge, Message: strconv.Itoa(len(raw)) + " bytes, the limit is " + strconv.Itoa(MaxEvent)}
 	}
 	raw = spaced(raw)
-	if off := tooDeep(raw); off >= 0 {
-		return &Fault{Code: CodeTooDeep, Pointer: pointerAt(raw, off), Message: tooDeepMessage}
-	}
 	if f := checkBytes(raw); f != nil {
 		if f.Code == CodeNotAnObject {
 			f.Message = "want an object"
@@ -45,26 +42,4 @@ func spaced(raw []byte) []byte {
 		}
 	}
 	return out
-}
-
-// tooDeep is the first offset at which raw nests deeper than MaxDepth, or −1. To
-// find it first spares validating ten thousand objects within objects.
-func tooDeep(raw []byte) int {
-	depth, inString := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
-				return i
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return -1
 }

