@@ -67,7 +67,7 @@ func (d *Decoder) labelsOf(c *cursor) map[string]string {
 		return labels
 	}
 	var labels map[string]string
-	if err := json.Unmarshal(raw, &labels); err != nil || len(labels) == 0 || checkLabels(labels) != nil || !bytes.Equal(appendLabels(nil, labels), raw) {
+	if err := json.Unmarshal(raw, &labels); err != nil || len(labels) == 0 || CheckLabels(labels) != nil || !bytes.Equal(AppendLabels(nil, labels), raw) {
 		c.ok = false
 		return nil
 	}
