@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"assay/cmd/internal/node"
@@ -17,6 +18,7 @@ type serveCmd struct {
 	Node     string        `help:"Which broker of the cluster serve broker is; its directory is DIR/nodes/NAME." placeholder:"NAME"`
 	Port     int           `help:"Loopback port of serve broker; clients find it again there after a restart. 0: any free one." default:"4222"`
 	Source   string        `help:"Source of the registry that serve sensor reads. Default: this host." placeholder:"NAME"`
+	From     string        `help:"Read the journal entries of this file, as journalctl -o json prints them, to its end in place of the source; - is standard input." type:"path" placeholder:"FILE"`
 	Watch    []int         `help:"Process that serve sensor reads." placeholder:"PID"`
 	Sensor   time.Duration `help:"Time between two readings of serve sensor." default:"1s"`
 	Standby  bool          `help:"Run serve logger as one of several: it writes when no other does, and takes over from one that falls silent."`
@@ -42,6 +44,13 @@ func (c *serveCmd) Run(a *app) error {
 	if c.Source != "" && (c.Service != "sensor" || len(c.Watch) > 0) {
 		return usageError("--source is for serve sensor, and --watch for the sensor of this host")
 	}
+	if c.From != "" && c.Source == "" {
+		return usageError("--from goes with --source")
+	}
+	input, err := c.input()
+	if err != nil {
+		return err
+	}
 	if c.Sensor <= 0 || c.Seal <= 0 {
 		return usageError("--sensor and --seal must be positive")
 	}
@@ -53,7 +62,7 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	s, err := node.StartService(a.ctx, node.ServiceConfig{
-		Service: c.Service, Source: c.Source, Node: c.Node, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
+		Service: c.Service, Source: c.Source, Input: input, Node: c.Node, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
 		UpConfig: node.UpConfig{
 			Dir: a.dir, Port: c.Port, Software: software(), Log: a.log, Watch: c.Watch, Sensor: c.Sensor, Seal: c.Seal,
 			LowWater: c.lowWater(), MaxStore: c.maxStore(), Metrics: metrics, Standby: c.Standby, Instance: c.Instance,
@@ -69,4 +78,15 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	return s.Wait()
+}
+
+// input is nil without --from.
+func (c *serveCmd) input() (io.Reader, error) {
+	switch c.From {
+	case "":
+		return nil, nil
+	case "-":
+		return os.Stdin, nil
+	}
+	return os.Open(c.From)
 }

@@ -46,10 +46,17 @@ type Signal struct {
 
 	// Where an adapter finds the signal; the kind of its source decides which
 	// of these it has.
-	Query    string            // PromQL, evaluated at every step
-	Selector string            // PromQL selector, whose stored samples are taken as they are
-	Start    string            // PromQL selector of the Unix time since when the counter counts
-	Match    map[string]string // labels that must be there, with these values
+	Query    string // PromQL, evaluated at every step
+	Selector string // PromQL selector, whose stored samples are taken as they are
+	Start    string // PromQL selector of the Unix time since when the counter counts
+	// Match are the labels of an alert, the fields of a journal entry or the
+	// paths of OTLP that must be there, with these values.
+	Match      map[string]string
+	LabelsFrom map[string]string // labels, and the fields or paths that they come from
+	ValueField string            // field of a journal entry that holds the value
+	Metric     string            // name of an OTLP metric; "" is log records
+	MetricUnit string            // its unit; "" is any
+	Field      string            // FieldCount or FieldSum of a distribution
 }
 
 // Registry is a parsed registry. Its bytes are what a resolution pins by hash.
@@ -88,6 +95,12 @@ type signalWire struct {
 	Selector string            `json:"selector,omitzero"`
 	Start    string            `json:"start,omitzero"`
 	Match    map[string]string `json:"match,omitzero"`
+
+	LabelsFrom map[string]string `json:"labels_from,omitzero"`
+	ValueField string            `json:"value_field,omitzero"`
+	Metric     string            `json:"metric,omitzero"`
+	MetricUnit string            `json:"metric_unit,omitzero"`
+	Field      string            `json:"field,omitzero"`
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -162,6 +175,7 @@ func (w *signalWire) signal() (Signal, error) {
 		MaxGap: orZero(w.MaxGap), AllowedLateness: orZero(w.AllowedLateness), MaxSkew: orZero(w.MaxSkew),
 		Lo: math.Inf(-1), Hi: math.Inf(1),
 		Query: w.Query, Selector: w.Selector, Start: w.Start, Match: w.Match,
+		LabelsFrom: w.LabelsFrom, ValueField: w.ValueField, Metric: w.Metric, MetricUnit: w.MetricUnit, Field: w.Field,
 	}
 	if w.Lo != nil {
 		s.Lo = *w.Lo
@@ -255,6 +269,7 @@ func wireOf(s Signal) signalWire {
 		MaxGap: dur(s.MaxGap), AllowedLateness: dur(s.AllowedLateness), MaxSkew: dur(s.MaxSkew),
 		Lo: bound(s.Lo), Hi: bound(s.Hi),
 		Query: s.Query, Selector: s.Selector, Start: s.Start, Match: s.Match,
+		LabelsFrom: s.LabelsFrom, ValueField: s.ValueField, Metric: s.Metric, MetricUnit: s.MetricUnit, Field: s.Field,
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -246,6 +247,9 @@ func CheckLabels(labels map[string]string) error {
 	for k, v := range labels {
 		if (!IsSignal(k) || len(v) > maxLabelValue) && (!found || k < bad) {
 			bad, found = k, true
+		}
+		if !utf8.ValidString(v) {
+			return fmt.Errorf("label %q is not UTF-8", k)
 		}
 	}
 	switch {

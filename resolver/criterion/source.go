@@ -51,6 +51,10 @@ type Source struct {
 	// Step is the time between two queries and the grid of their samples;
 	// QueryOffset is how far behind the clock they end.
 	Step, QueryOffset time.Duration
+	// Directory holds the journal, "" is the host's; RateLimit is how late
+	// journald may tell of messages that it suppressed.
+	Directory string
+	RateLimit time.Duration
 }
 
 type sourceWire struct {
@@ -65,6 +69,8 @@ type sourceWire struct {
 	CAFile       string     `json:"ca_file,omitzero"`
 	Step         *duration  `json:"step,omitzero"`
 	QueryOffset  *duration  `json:"query_offset,omitzero"`
+	Directory    string     `json:"directory,omitzero"`
+	RateLimit    *duration  `json:"rate_limit,omitzero"`
 }
 
 // members says for each kind which members an entry in sources and a signal of
@@ -76,8 +82,14 @@ var members = map[SourceKind]struct{ source, signal []string }{
 		signal: []string{"query", "selector", "start"},
 	},
 	AlertmanagerKind: {source: []string{"listen", "token_file"}, signal: []string{"match"}},
-	JournaldKind:     {},
-	OTLPKind:         {},
+	JournaldKind: {
+		source: []string{"directory", "rate_limit"},
+		signal: []string{"match", "labels_from", "value_field"},
+	},
+	OTLPKind: {
+		source: []string{"listen", "token_file"},
+		signal: []string{"match", "labels_from", "metric", "metric_unit", "field"},
+	},
 }
 
 // given names the members that are set, of those that not every kind has.
@@ -86,6 +98,7 @@ func (w *sourceWire) given() []string {
 		"url": w.URL != "", "plain_http": w.PlainHTTP, "listen": w.Listen != "", "token_file": w.TokenFile != "",
 		"user": w.User != "", "password_file": w.PasswordFile != "", "ca_file": w.CAFile != "",
 		"step": w.Step != nil, "query_offset": w.QueryOffset != nil,
+		"directory": w.Directory != "", "rate_limit": w.RateLimit != nil,
 	})
 }
 
@@ -93,6 +106,8 @@ func (w *sourceWire) given() []string {
 func (s *Signal) given() []string {
 	return names(map[string]bool{
 		"query": s.Query != "", "selector": s.Selector != "", "start": s.Start != "", "match": len(s.Match) > 0,
+		"labels_from": len(s.LabelsFrom) > 0, "value_field": s.ValueField != "",
+		"metric": s.Metric != "", "metric_unit": s.MetricUnit != "", "field": s.Field != "",
 	})
 }
 
@@ -112,6 +127,7 @@ func (w *sourceWire) source() (Source, error) {
 	s := Source{
 		Name: w.Name, Kind: w.Kind, URL: w.URL, PlainHTTP: w.PlainHTTP, Listen: w.Listen, TokenFile: w.TokenFile,
 		User: w.User, PasswordFile: w.PasswordFile, CAFile: w.CAFile, Step: orZero(w.Step), QueryOffset: orZero(w.QueryOffset),
+		Directory: w.Directory, RateLimit: orZero(w.RateLimit),
 	}
 	allowed, ok := members[s.Kind]
 	switch {
@@ -130,7 +146,9 @@ func (w *sourceWire) source() (Source, error) {
 	switch s.Kind {
 	case PrometheusKind:
 		return s, s.checkPrometheus(w)
-	case AlertmanagerKind:
+	case JournaldKind:
+		return s, s.checkJournald(w)
+	case AlertmanagerKind, OTLPKind:
 		return s, checkListen(s.Listen)
 	}
 	return s, nil
@@ -204,6 +222,10 @@ func (r *Registry) checkSources() error {
 			err = r.checkPrometheusSignal(src, s)
 		case AlertmanagerKind:
 			err = checkAlert(s)
+		case JournaldKind:
+			err = checkEntry(s)
+		case OTLPKind:
+			err = checkOTLP(s)
 		}
 		if err != nil {
 			return fmt.Errorf("/signals/%d%w", i, err)

@@ -164,7 +164,7 @@ func (a *alert) check() error {
 // Handler takes webhooks. It answers 200 once the broker has the samples, 400 or
 // 413 for what sending again does not mend, 503 for what it does.
 func (a *Alertmanager) Handler(out Sink) http.Handler {
-	return door(a.cfg.Source, MaxWebhook, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return door(a.cfg.Source, MaxWebhook, refusePlainly, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			a.refuse(w, http.StatusRequestEntityTooLarge, tooLarge)

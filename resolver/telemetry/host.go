@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"assay/resolver/criterion"
 )
 
@@ -62,6 +64,41 @@ func NewHost(cfg HostConfig) *Host {
 	// Read once: the kernel derives the boot time from the wall clock anew on
 	// every read, and a counter must not seem to restart.
 	return &Host{cfg: cfg, boot: bootTime(cfg.FS)}
+}
+
+// hostCursor is the boot time that the first sensor of a boot read.
+type hostCursor struct {
+	V      int64     `json:"v"`
+	BootID string    `json:"boot_id"`
+	Boot   time.Time `json:"boot"`
+}
+
+// PinBoot gives all sensors of one boot the same boot time, that of the first:
+// a sensor that starts after the clock was set would read another, and its
+// counters would seem to have restarted.
+func (h *Host) PinBoot(c Cursor) error {
+	id := h.BootID()
+	if id == "" || h.boot.IsZero() {
+		return nil
+	}
+	raw, err := c.Load()
+	if err != nil {
+		return err
+	}
+	var saved hostCursor
+	if raw != nil {
+		if err := json.Unmarshal(raw, &saved, json.RejectUnknownMembers(true)); err != nil || saved.V != 1 {
+			return fmt.Errorf("cursor of the host's sensor is not of version 1: %v; without it the boot time is read again", err)
+		}
+	}
+	if saved.BootID == id {
+		h.boot = saved.Boot.UTC()
+		return nil
+	}
+	if raw, err = json.Marshal(hostCursor{1, id, h.boot}); err != nil {
+		return err
+	}
+	return c.Save(raw)
 }
 
 // BootID is the kernel's id of this boot, "" when it does not say.

@@ -96,23 +96,24 @@ const maxRequests = 4
 
 // door guards the handler of a source that is sent to: POST alone, the token if
 // one is configured, bodies of up to limit bytes, and few at a time. A browser
-// is turned away: the pages of any site may make it send to loopback.
-func door(src criterion.Source, limit int64, h http.Handler) http.Handler {
+// is turned away: the pages of any site may make it send to loopback. Refusals
+// are said by refuse, in the words of the source's protocol.
+func door(src criterion.Source, limit int64, refuse func(w http.ResponseWriter, r *http.Request, code int, why string), h http.Handler) http.Handler {
 	slots := make(chan struct{}, maxRequests)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch ok, err := authorised(r, src.TokenFile); {
 		case err != nil:
-			http.Error(w, "the token cannot be read here", http.StatusInternalServerError)
+			refuse(w, r, http.StatusInternalServerError, "the token cannot be read here")
 			return
 		case !ok:
-			http.Error(w, "token missing or wrong", http.StatusUnauthorized)
+			refuse(w, r, http.StatusUnauthorized, "token missing or wrong")
 			return
 		case r.Method != http.MethodPost:
 			w.Header().Set("Allow", http.MethodPost)
-			http.Error(w, "want POST", http.StatusMethodNotAllowed)
+			refuse(w, r, http.StatusMethodNotAllowed, "want POST")
 			return
 		case r.Header.Get("Origin") != "":
-			http.Error(w, "not for browsers", http.StatusForbidden)
+			refuse(w, r, http.StatusForbidden, "not for browsers")
 			return
 		}
 		select {
@@ -124,6 +125,11 @@ func door(src criterion.Source, limit int64, h http.Handler) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		h.ServeHTTP(w, r)
 	})
+}
+
+// refusePlainly is for protocols that leave the words open.
+func refusePlainly(w http.ResponseWriter, _ *http.Request, code int, why string) {
+	http.Error(w, why, code)
 }
 
 func authorised(r *http.Request, tokenFile string) (bool, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"assay/ledger/broker"
@@ -16,6 +17,9 @@ type ServiceConfig struct {
 	// Source is the source of the registry that the service sensor reads with its
 	// adapter; "" is assay's own sensor of this host.
 	Source string
+	// Input is read to its end in place of that source, after which the service
+	// ends; nil is the source itself.
+	Input io.Reader
 	// Node names the broker of a cluster that the service broker is.
 	Node string
 	// NATS is the external broker's address, Monitor its monitoring address and
@@ -107,7 +111,7 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 		s.wait, s.ready, s.status = r.Wait, r.ready, func(st *Status) { st.Resolver = r.StatusOf() }
 	case "ingress", "sensor":
 		t, err := StartTelemetry(ctx, cfg.Dir, s.hub, TelemetryConfig{
-			Ingress: cfg.Service == "ingress", Sensor: cfg.Service == "sensor" && cfg.Source == "", Source: cfg.Source,
+			Ingress: cfg.Service == "ingress", Sensor: cfg.Service == "sensor" && cfg.Source == "", Source: cfg.Source, Input: cfg.Input,
 			Watch: cfg.Watch, Interval: cfg.Sensor, Log: cfg.Log,
 		})
 		if err != nil {

@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/rs/zerolog"
-
 	"assay/internal/durable"
 	"assay/resolver/criterion"
 	"assay/resolver/telemetry"
@@ -32,21 +30,34 @@ func (c fileCursor) Load() ([]byte, error) {
 
 func (c fileCursor) Save(raw []byte) error { return durable.WriteFile(string(c), raw, 0o600) }
 
+// sourceCursor is where the source's sensor keeps its state.
+func sourceCursor(dir Dir, name string) (fileCursor, error) {
+	return fileCursor(filepath.Join(dir.Telemetry(), name+".json")), os.MkdirAll(dir.Telemetry(), 0o700)
+}
+
 // newAdapter makes the adapter for a source of the registry.
-func newAdapter(dir Dir, reg *criterion.Registry, name string, log zerolog.Logger) (telemetry.Adapter, error) {
+func newAdapter(dir Dir, reg *criterion.Registry, name string, cfg TelemetryConfig) (telemetry.Adapter, error) {
 	src, signals := reg.Source(name), reg.SignalsOf(name)
 	if len(signals) == 0 {
 		return nil, fmt.Errorf("%w: %s names no source %q; it has %v", ErrSource, dir.Registry(), name, reg.Sources())
 	}
-	cursor := fileCursor(filepath.Join(dir.Telemetry(), name+".json"))
-	if err := os.MkdirAll(dir.Telemetry(), 0o700); err != nil {
+	cursor, err := sourceCursor(dir, name)
+	if err != nil {
 		return nil, err
 	}
+	if cfg.Input != nil && src.Kind != criterion.JournaldKind {
+		return nil, fmt.Errorf("%w: %q is of kind %s; only a journald source can be read from a file", ErrSource, name, src.Kind)
+	}
+	log := cfg.Log
 	switch src.Kind {
 	case criterion.PrometheusKind:
 		return telemetry.NewPrometheus(telemetry.PrometheusConfig{Source: src, Signals: signals, Cursor: cursor, Log: log})
 	case criterion.AlertmanagerKind:
 		return telemetry.NewAlertmanager(telemetry.AlertmanagerConfig{Source: src, Signals: signals, Cursor: cursor, Log: log})
+	case criterion.JournaldKind:
+		return telemetry.NewJournald(telemetry.JournaldConfig{Source: src, Signals: signals, Cursor: cursor, Input: cfg.Input, Log: log})
+	case criterion.OTLPKind:
+		return telemetry.NewOTLP(telemetry.OTLPConfig{Source: src, Signals: signals, Log: log}), nil
 	}
 	return nil, fmt.Errorf("%w: %q is of kind %s, for which this build has no adapter; say its kind under \"sources\" in %s", ErrSource, name, src.Kind, dir.Registry())
 }
@@ -56,7 +67,7 @@ func adapted(reg *criterion.Registry) []string {
 	var out []string
 	for _, name := range reg.Sources() {
 		switch reg.Source(name).Kind {
-		case criterion.PrometheusKind, criterion.AlertmanagerKind:
+		case criterion.PrometheusKind, criterion.AlertmanagerKind, criterion.JournaldKind, criterion.OTLPKind:
 			out = append(out, name)
 		}
 	}
@@ -77,7 +88,7 @@ func (t *Telemetry) startSources(ctx context.Context, dir Dir, hub *Hub, cfg Tel
 		names = adapted(reg)
 	}
 	for _, name := range names {
-		if err := t.startSource(ctx, dir, hub, reg, name, cfg.Log); err != nil {
+		if err := t.startSource(ctx, dir, hub, reg, name, cfg); err != nil {
 			return err
 		}
 	}
@@ -85,8 +96,8 @@ func (t *Telemetry) startSources(ctx context.Context, dir Dir, hub *Hub, cfg Tel
 }
 
 // startSource runs a source's adapter on that sensor's own connection.
-func (t *Telemetry) startSource(ctx context.Context, dir Dir, hub *Hub, reg *criterion.Registry, name string, log zerolog.Logger) error {
-	adapter, err := newAdapter(dir, reg, name, log)
+func (t *Telemetry) startSource(ctx context.Context, dir Dir, hub *Hub, reg *criterion.Registry, name string, cfg TelemetryConfig) error {
+	adapter, err := newAdapter(dir, reg, name, cfg)
 	if err != nil {
 		return err
 	}
@@ -100,7 +111,11 @@ func (t *Telemetry) startSource(ctx context.Context, dir Dir, hub *Hub, reg *cri
 	t.conns = append(t.conns, nc)
 	t.adapters[name] = adapter
 	t.done.Go(func() {
-		if err := adapter.Run(ctx, telemetry.NATSSink{Conn: nc, Source: name}); ctx.Err() == nil {
+		switch err := adapter.Run(ctx, telemetry.NATSSink{Conn: nc, Source: name}); {
+		case ctx.Err() != nil:
+		case err == nil: // its input has ended
+			t.cancel()
+		default:
 			t.fail(fmt.Errorf("source %s: %w", name, err))
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -26,9 +27,11 @@ type TelemetryConfig struct {
 	Source  string // of the registry, read by its adapter
 	// AllSources reads every source of the registry that has an adapter.
 	AllSources bool
-	Watch      []int
-	Interval   time.Duration // between two ticks of the sensor; 0 is one second
-	Log        zerolog.Logger
+	// Input is read to its end in place of the source; nil is the source itself.
+	Input    io.Reader
+	Watch    []int
+	Interval time.Duration // between two ticks of the sensor; 0 is one second
+	Log      zerolog.Logger
 }
 
 // Telemetry is the running ingress with host sensor and adapters.
@@ -63,7 +66,7 @@ func (t *Telemetry) start(ctx context.Context, dir Dir, hub *Hub, cfg TelemetryC
 		}
 	}
 	if cfg.Sensor {
-		if err := t.startSensor(ctx, hub, cfg); err != nil {
+		if err := t.startSensor(ctx, dir, hub, cfg); err != nil {
 			return err
 		}
 	}
@@ -84,13 +87,20 @@ func (t *Telemetry) startIngress(dir Dir, hub *Hub, log zerolog.Logger) error {
 	return err
 }
 
-func (t *Telemetry) startSensor(ctx context.Context, hub *Hub, cfg TelemetryConfig) error {
+func (t *Telemetry) startSensor(ctx context.Context, dir Dir, hub *Hub, cfg TelemetryConfig) error {
 	nc, err := hub.ConnectInProcess("sensor." + criterion.HostSource)
 	if err != nil {
 		return err
 	}
 	t.conns = append(t.conns, nc)
 	t.Host = telemetry.NewHost(telemetry.HostConfig{})
+	cursor, err := sourceCursor(dir, criterion.HostSource)
+	if err == nil {
+		err = t.Host.PinBoot(cursor)
+	}
+	if err != nil {
+		cfg.Log.Warn().Err(err).Msg("the boot time is read again: if the clock was set since the last start, counters seem to have restarted")
+	}
 	for _, pid := range cfg.Watch {
 		if _, err := t.Host.Watch(pid); err != nil {
 			return err

@@ -1,0 +1,278 @@
+package telemetry
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/rs/zerolog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"assay/resolver/criterion"
+)
+
+const (
+	// MaxOTLPBody is the largest request in bytes, also after decompression.
+	MaxOTLPBody = 2 << 20
+
+	otlpRetryAfter = time.Second
+
+	protobufType = "application/x-protobuf"
+	jsonType     = "application/json"
+)
+
+// OTLPConfig is one otlp source.
+type OTLPConfig struct {
+	Source  criterion.Source
+	Signals []criterion.Signal // of the source
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	Log zerolog.Logger
+}
+
+// OTLP receives metrics and logs by OTLP over HTTP, as protobuf or JSON: POST
+// /v1/metrics and /v1/logs. What no signal of the registry asks for is taken
+// and passed over; of what one asks for and that cannot be a sample the number
+// and the first reason stand in the answer, as a partial success.
+type OTLP struct {
+	tally
+	cfg     OTLPConfig
+	signals otlpSignals
+	own     string
+	decode  sync.Mutex // one request at a time is decoded
+}
+
+// NewOTLP makes the receiver.
+func NewOTLP(cfg OTLPConfig) *OTLP {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	o := &OTLP{cfg: cfg, signals: newOTLPSignals(cfg.Source.Name, cfg.Signals)}
+	for _, s := range cfg.Signals {
+		if s.IsOwnHeartbeat() {
+			o.own = s.Name
+		}
+	}
+	return o
+}
+
+// Run implements Adapter: it serves the source's own door.
+func (o *OTLP) Run(ctx context.Context, out Sink) error {
+	return serveDoor(ctx, o.cfg.Source.Listen, o.Handler(out))
+}
+
+// Handler answers 200 once the broker has what a request brought, and 503 if it
+// cannot be reached, after which the sender sends the same again.
+func (o *OTLP) Handler(out Sink) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/v1/metrics", o.receive(out, o.metrics))
+	mux.Handle("/v1/logs", o.receive(out, o.logs))
+	refuse := func(w http.ResponseWriter, r *http.Request, code int, why string) {
+		c, _ := codecOf(r)
+		o.refuse(w, c, refusal{code: code, cause: errors.New(why)})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, http.StatusNotFound, "want /v1/metrics or /v1/logs")
+	})
+	return door(o.cfg.Source, MaxOTLPBody, refuse, mux)
+}
+
+// codec is one of the two encodings.
+type codec struct {
+	contentType string
+	isJSON      bool
+}
+
+// message is a request or an answer in either encoding.
+type message interface {
+	MarshalProto() ([]byte, error)
+	MarshalJSON() ([]byte, error)
+	UnmarshalProto([]byte) error
+	UnmarshalJSON([]byte) error
+}
+
+func (c codec) unmarshal(body []byte, into message) error {
+	if !c.isJSON {
+		return into.UnmarshalProto(body)
+	}
+	// The library stops at the end of the object, whatever follows.
+	if !jsontext.Value(body).IsValid() {
+		return errors.New("not one JSON value in UTF-8 without duplicate names")
+	}
+	return into.UnmarshalJSON(body)
+}
+
+func (c codec) marshal(m message) ([]byte, error) {
+	if c.isJSON {
+		return m.MarshalJSON()
+	}
+	return m.MarshalProto()
+}
+
+// refusal is a status other than 200.
+type refusal struct {
+	code  int
+	cause error
+	retry bool
+}
+
+func (r refusal) Error() string { return r.cause.Error() }
+
+// metrics decodes a request and returns its samples and the answer.
+func (o *OTLP) metrics(c codec, body []byte) (otlpYield, message, error) {
+	req, resp := pmetricotlp.NewExportRequest(), pmetricotlp.NewExportResponse()
+	if err := c.unmarshal(body, req); err != nil {
+		return otlpYield{}, nil, err
+	}
+	y := o.signals.metricSamples(req.Metrics(), o.cfg.Now())
+	if y.rejected > 0 {
+		resp.PartialSuccess().SetRejectedDataPoints(y.rejected)
+		resp.PartialSuccess().SetErrorMessage(y.why.Error())
+	}
+	return y, resp, nil
+}
+
+func (o *OTLP) logs(c codec, body []byte) (otlpYield, message, error) {
+	req, resp := plogotlp.NewExportRequest(), plogotlp.NewExportResponse()
+	if err := c.unmarshal(body, req); err != nil {
+		return otlpYield{}, nil, err
+	}
+	y := o.signals.logSamples(req.Logs(), o.cfg.Now())
+	if y.rejected > 0 {
+		resp.PartialSuccess().SetRejectedLogRecords(y.rejected)
+		resp.PartialSuccess().SetErrorMessage(y.why.Error())
+	}
+	return y, resp, nil
+}
+
+type take func(codec, []byte) (otlpYield, message, error)
+
+func (o *OTLP) receive(out Sink, take take) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := codecOf(r)
+		var answer []byte
+		if err == nil {
+			answer, err = o.exchange(r, c, out, take)
+		}
+		if err != nil {
+			o.refuse(w, c, err)
+			return
+		}
+		w.Header().Set("Content-Type", c.contentType)
+		_, _ = w.Write(answer) // a sender that is gone sends it again
+	})
+}
+
+// codecOf is that of the request, and JSON beside an error.
+func codecOf(r *http.Request) (codec, error) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case err == nil && kind == protobufType:
+		return codec{contentType: protobufType}, nil
+	case err == nil && kind == jsonType:
+		return codec{contentType: jsonType, isJSON: true}, nil
+	}
+	return codec{contentType: jsonType, isJSON: true}, refusal{
+		code: http.StatusUnsupportedMediaType, cause: fmt.Errorf("want a Content-Type of %s or %s", protobufType, jsonType),
+	}
+}
+
+// exchange reads, decodes and hands over one request.
+func (o *OTLP) exchange(r *http.Request, c codec, out Sink, take take) ([]byte, error) {
+	body, err := readBody(r)
+	if err != nil {
+		return nil, err
+	}
+	o.decode.Lock()
+	y, resp, err := take(c, body)
+	o.decode.Unlock()
+	if err != nil {
+		return nil, refusal{code: http.StatusBadRequest, cause: fmt.Errorf("not decodable: %w", err)}
+	}
+	o.note(func(st *AdapterStats) { st.LeftOut += uint64(y.unnamed); st.Refused += uint64(y.rejected) })
+	if y.rejected > 0 {
+		o.cfg.Log.Warn().Err(y.why).Str("source", o.cfg.Source.Name).Int64("rejected", y.rejected).Msg("OTLP partly refused")
+	}
+	if len(y.samples) > 0 {
+		if err := out.Send(r.Context(), y.samples); err != nil {
+			return nil, refusal{http.StatusServiceUnavailable, err, true}
+		}
+	}
+	o.sent(y.samples, o.own)
+	o.note(func(st *AdapterStats) { st.Error = "" })
+	return c.marshal(resp)
+}
+
+// readBody is bounded before and after decompression.
+func readBody(r *http.Request) ([]byte, error) {
+	var body io.Reader = r.Body // which the door bounds
+	switch encoding := r.Header.Get("Content-Encoding"); encoding {
+	case "", "identity":
+	case "gzip":
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, bodyRefusal(err)
+		}
+		body = z
+	default:
+		return nil, refusal{code: http.StatusUnsupportedMediaType, cause: fmt.Errorf("Content-Encoding %.40q, want gzip or none", encoding)}
+	}
+	raw, err := io.ReadAll(io.LimitReader(body, MaxOTLPBody+1))
+	if err != nil {
+		return nil, bodyRefusal(err)
+	}
+	if len(raw) > MaxOTLPBody {
+		return nil, bodyRefusal(&http.MaxBytesError{Limit: MaxOTLPBody})
+	}
+	return raw, nil
+}
+
+func bodyRefusal(err error) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return refusal{code: http.StatusRequestEntityTooLarge, cause: fmt.Errorf("the limit of a request is %d bytes, also after decompression", MaxOTLPBody)}
+	}
+	return refusal{code: http.StatusBadRequest, cause: fmt.Errorf("read the body: %w", err)}
+}
+
+// refuse answers with a google.rpc.Status.
+func (o *OTLP) refuse(w http.ResponseWriter, c codec, err error) {
+	r, ok := errors.AsType[refusal](err)
+	if !ok {
+		r = refusal{code: http.StatusInternalServerError, cause: err}
+	}
+	o.note(func(st *AdapterStats) {
+		if r.retry {
+			st.Failed++
+			st.Error = r.cause.Error()
+		} else {
+			st.Refused++
+		}
+	})
+	if r.retry {
+		w.Header().Set("Retry-After", strconv.Itoa(int(otlpRetryAfter/time.Second)))
+	}
+	o.cfg.Log.Warn().Err(r.cause).Str("source", o.cfg.Source.Name).Int("status", r.code).Msg("OTLP request refused")
+	status := &rpcstatus.Status{Message: r.cause.Error()}
+	body, err := proto.Marshal(status)
+	if c.isJSON {
+		body, err = protojson.Marshal(status)
+	}
+	if err != nil { // a message that is no UTF-8
+		body = nil
+	}
+	w.Header().Set("Content-Type", c.contentType)
+	w.WriteHeader(r.code)
+	_, _ = w.Write(body)
+}

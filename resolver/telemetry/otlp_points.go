@@ -1,0 +1,430 @@
+package telemetry
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+
+	"assay/resolver/criterion"
+)
+
+// otlpSignals picks the samples of one source's signals out of what OTLP brings.
+type otlpSignals struct {
+	source  string
+	metrics map[string][]criterion.Signal // by the metric's name
+	logs    []criterion.Signal
+}
+
+func newOTLPSignals(source string, signals []criterion.Signal) otlpSignals {
+	o := otlpSignals{source: source, metrics: make(map[string][]criterion.Signal)}
+	for _, s := range signals {
+		if s.Metric != "" {
+			o.metrics[s.Metric] = append(o.metrics[s.Metric], s)
+		} else {
+			o.logs = append(o.logs, s)
+		}
+	}
+	return o
+}
+
+// otlpYield is what became of one request.
+type otlpYield struct {
+	samples  []Sample
+	rejected int64 // points or records that a signal asks for and that are no sample
+	why      error // of the first
+	unnamed  int   // of series that no criterion can name
+}
+
+func (y *otlpYield) reject(n int, why error) {
+	y.rejected += int64(n)
+	if n > 0 && y.why == nil {
+		y.why = why
+	}
+}
+
+// otlpScope is where a point or a record stands.
+type otlpScope struct {
+	resource pcommon.Map
+	scope    pcommon.InstrumentationScope
+	id       []byte // of both, canonical
+}
+
+func scopeOf(resource pcommon.Resource, scope pcommon.InstrumentationScope) otlpScope {
+	id := appendMap(nil, resource.Attributes())
+	id = appendText(id, scope.Name())
+	id = appendText(id, scope.Version())
+	return otlpScope{resource.Attributes(), scope, appendMap(id, scope.Attributes())}
+}
+
+// lookup finds what a path of the registry names: resource.attributes.K,
+// scope.name, scope.version, scope.attributes.K or attributes.K. A value that
+// is an array, a map or bytes has no text.
+func (sc *otlpScope) lookup(path string, attributes pcommon.Map) (string, bool) {
+	for _, in := range []struct {
+		prefix string
+		m      pcommon.Map
+	}{
+		{criterion.OTLPResource, sc.resource}, {criterion.OTLPScope, sc.scope.Attributes()}, {criterion.OTLPAttribute, attributes},
+	} {
+		key, ok := strings.CutPrefix(path, in.prefix)
+		if !ok {
+			continue
+		}
+		v, ok := in.m.Get(key)
+		if !ok {
+			return "", false
+		}
+		switch v.Type() {
+		case pcommon.ValueTypeStr, pcommon.ValueTypeBool, pcommon.ValueTypeInt, pcommon.ValueTypeDouble:
+			return v.AsString(), true
+		}
+		return "", false
+	}
+	switch path {
+	case criterion.OTLPScopeName:
+		return sc.scope.Name(), true
+	case criterion.OTLPScopeVersion:
+		return sc.scope.Version(), true
+	}
+	return "", false
+}
+
+type lookup func(path string) (string, bool)
+
+func matches(s *criterion.Signal, get lookup) bool {
+	for path, want := range s.Match {
+		if got, ok := get(path); !ok || got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// otlpLabels leaves out what is not there. The error means a series that no
+// criterion can name.
+func otlpLabels(s *criterion.Signal, get lookup) (map[string]string, error) {
+	if len(s.LabelsFrom) == 0 {
+		return nil, nil
+	}
+	labels := make(map[string]string)
+	for name, path := range s.LabelsFrom {
+		if v, ok := get(path); ok {
+			labels[name] = v
+		}
+	}
+	return labels, criterion.CheckLabels(labels)
+}
+
+// metricSamples takes the points that signals ask for. A stream is resource,
+// scope, metric and attributes, and the number in it the point's time: a point
+// sent again is the same sample, and another value at its time contradicts it.
+func (o *otlpSignals) metricSamples(md pmetric.Metrics, now time.Time) otlpYield {
+	var y otlpYield
+	series := make(map[string]string) // to the stream that this request has for it
+	for _, rm := range md.ResourceMetrics().All() {
+		for _, sm := range rm.ScopeMetrics().All() {
+			var sc otlpScope
+			for _, m := range sm.Metrics().All() {
+				signals := o.metrics[m.Name()]
+				if len(signals) > 0 && sc.id == nil {
+					sc = scopeOf(rm.Resource(), sm.Scope())
+				}
+				before, most := y.rejected, y.rejected
+				for i := range signals { // a point counts once, however many ask for it
+					y.rejected = before
+					o.points(&y, &signals[i], &sc, m, now, series)
+					most = max(most, y.rejected)
+				}
+				y.rejected = most
+			}
+		}
+	}
+	return y
+}
+
+// pointsOf counts a metric's points.
+func pointsOf(m pmetric.Metric) int {
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		return m.Gauge().DataPoints().Len()
+	case pmetric.MetricTypeSum:
+		return m.Sum().DataPoints().Len()
+	case pmetric.MetricTypeHistogram:
+		return m.Histogram().DataPoints().Len()
+	case pmetric.MetricTypeExponentialHistogram:
+		return m.ExponentialHistogram().DataPoints().Len()
+	case pmetric.MetricTypeSummary:
+		return m.Summary().DataPoints().Len()
+	}
+	return 0
+}
+
+// otlpPoint is what the points of all types have.
+type otlpPoint interface {
+	Attributes() pcommon.Map
+	StartTimestamp() pcommon.Timestamp
+	Timestamp() pcommon.Timestamp
+	Flags() pmetric.DataPointFlags
+}
+
+// distribution is a point of which count and sum are counters.
+type distribution interface {
+	otlpPoint
+	Count() uint64
+	Sum() float64
+}
+
+// hasSum is what a distribution has whose sum may be missing.
+type hasSum interface{ HasSum() bool }
+
+var errNoValue = errors.New("a point without the value")
+
+func (o *otlpSignals) points(y *otlpYield, s *criterion.Signal, sc *otlpScope, m pmetric.Metric, now time.Time, series map[string]string) {
+	if err := mismatch(s, m); err != nil {
+		y.reject(pointsOf(m), fmt.Errorf("metric %s: %w", m.Name(), err))
+		return
+	}
+	take := func(p otlpPoint, value float64, err error) {
+		if p.Flags().NoRecordedValue() {
+			return
+		}
+		get := func(path string) (string, bool) { return sc.lookup(path, p.Attributes()) }
+		if !matches(s, get) {
+			return
+		}
+		labels, unnamed := otlpLabels(s, get)
+		if unnamed != nil {
+			y.unnamed++
+			return
+		}
+		at, timeErr := eventTime(p.Timestamp(), now)
+		if err = cmp.Or(err, timeErr); err != nil {
+			y.reject(1, fmt.Errorf("metric %s: %w", m.Name(), err))
+			return
+		}
+		sample := Sample{
+			Source: o.source, Seq: uint64(p.Timestamp()), Signal: s.Name, Labels: labels, Time: at, Value: value,
+			Stream: streamOf("otlp", s.Name, labels, string(appendMap(appendText(sc.id[:len(sc.id):len(sc.id)], m.Name()), p.Attributes()))),
+		}
+		if start := p.StartTimestamp(); s.Kind == criterion.Counter && start != 0 && start <= p.Timestamp() {
+			sample.Start = start.AsTime()
+		}
+		key := streamOf("otlp", s.Name, labels, "")
+		if other, ok := series[key]; ok && other != sample.Stream {
+			y.reject(1, fmt.Errorf("metric %s: two series of one request become one: labels_from must tell them apart", m.Name()))
+			return
+		}
+		series[key] = sample.Stream
+		y.samples = append(y.samples, sample)
+	}
+	number := func(points pmetric.NumberDataPointSlice) {
+		for _, p := range points.All() {
+			switch p.ValueType() {
+			case pmetric.NumberDataPointValueTypeInt:
+				take(p, float64(p.IntValue()), nil)
+			case pmetric.NumberDataPointValueTypeDouble:
+				take(p, p.DoubleValue(), nil)
+			default:
+				take(p, 0, errNoValue)
+			}
+		}
+	}
+	spread := func(p distribution) {
+		if s.Field == criterion.FieldCount {
+			take(p, float64(p.Count()), nil)
+			return
+		}
+		if h, ok := p.(hasSum); ok && !h.HasSum() {
+			take(p, 0, errNoValue)
+			return
+		}
+		take(p, p.Sum(), nil)
+	}
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+		number(m.Gauge().DataPoints())
+	case pmetric.MetricTypeSum:
+		number(m.Sum().DataPoints())
+	case pmetric.MetricTypeHistogram:
+		for _, p := range m.Histogram().DataPoints().All() {
+			spread(p)
+		}
+	case pmetric.MetricTypeExponentialHistogram:
+		for _, p := range m.ExponentialHistogram().DataPoints().All() {
+			spread(p)
+		}
+	case pmetric.MetricTypeSummary:
+		for _, p := range m.Summary().DataPoints().All() {
+			spread(p)
+		}
+	}
+}
+
+// mismatch says why no point of the metric can be a sample of the signal. What
+// a delta counts from is not in it: a lost request would be a wrong total.
+func mismatch(s *criterion.Signal, m pmetric.Metric) error {
+	if s.MetricUnit != "" && s.MetricUnit != m.Unit() {
+		return fmt.Errorf("its unit is %q, the registry says %q", m.Unit(), s.MetricUnit)
+	}
+	temporality, monotonic, spread := pmetric.AggregationTemporalityCumulative, false, false
+	switch m.Type() {
+	case pmetric.MetricTypeGauge:
+	case pmetric.MetricTypeSum:
+		temporality, monotonic = m.Sum().AggregationTemporality(), m.Sum().IsMonotonic()
+	case pmetric.MetricTypeHistogram:
+		temporality, monotonic, spread = m.Histogram().AggregationTemporality(), true, true
+	case pmetric.MetricTypeExponentialHistogram:
+		temporality, monotonic, spread = m.ExponentialHistogram().AggregationTemporality(), true, true
+	case pmetric.MetricTypeSummary:
+		monotonic, spread = true, true
+	default:
+		return errors.New("no data")
+	}
+	switch {
+	case temporality != pmetric.AggregationTemporalityCumulative:
+		return fmt.Errorf("%s temporality; the exporter must send cumulative sums", strings.ToLower(temporality.String()))
+	case spread && s.Field == "":
+		return fmt.Errorf("%s is a distribution: the registry must ask for its count or sum", m.Type())
+	case !spread && s.Field != "":
+		return fmt.Errorf("%s has no %s", m.Type(), s.Field)
+	case monotonic != (s.Kind == criterion.Counter):
+		return fmt.Errorf("it is monotonic: %t; the registry has signal %s as a %s", monotonic, s.Name, s.Kind)
+	}
+	return nil
+}
+
+// eventTime refuses what the ingress would refuse, and with it a whole batch.
+func eventTime(ts pcommon.Timestamp, now time.Time) (time.Time, error) {
+	if ts == 0 || ts > math.MaxInt64 {
+		return time.Time{}, fmt.Errorf("time %d", uint64(ts))
+	}
+	at := ts.AsTime()
+	switch ahead := at.Sub(now); {
+	case at.Year() > 2261:
+		return at, fmt.Errorf("time %d", uint64(ts))
+	case ahead > DefaultMaxAhead:
+		return at, fmt.Errorf("%v ahead of this clock", ahead)
+	}
+	return at, nil
+}
+
+// logSamples takes the records that signals ask for, one sample each. A
+// record's number is a hash of all that it says, its time included, and of how
+// many equal ones came before it in the request, so that a request sent again
+// has the same ones.
+func (o *otlpSignals) logSamples(ld plog.Logs, now time.Time) otlpYield {
+	var y otlpYield
+	equal := make(map[[sha256.Size]byte]uint64)
+	for _, rl := range ld.ResourceLogs().All() {
+		for _, sl := range rl.ScopeLogs().All() {
+			sc := scopeOf(rl.Resource(), sl.Scope())
+			for _, r := range sl.LogRecords().All() {
+				o.record(&y, &sc, r, now, equal)
+			}
+		}
+	}
+	return y
+}
+
+func (o *otlpSignals) record(y *otlpYield, sc *otlpScope, r plog.LogRecord, now time.Time, equal map[[sha256.Size]byte]uint64) {
+	get := func(path string) (string, bool) {
+		switch path {
+		case criterion.OTLPSeverityNumber:
+			return strconv.Itoa(int(r.SeverityNumber())), true
+		case criterion.OTLPSeverityText:
+			return r.SeverityText(), true
+		case criterion.OTLPEventName:
+			return r.EventName(), true
+		case criterion.OTLPBody:
+			return r.Body().AsString(), r.Body().Type() == pcommon.ValueTypeStr
+		}
+		return sc.lookup(path, r.Attributes())
+	}
+	for i := range o.logs {
+		s := &o.logs[i]
+		if !matches(s, get) {
+			continue
+		}
+		labels, err := otlpLabels(s, get)
+		if err != nil {
+			y.unnamed++
+			continue
+		}
+		ts := cmp.Or(r.Timestamp(), r.ObservedTimestamp())
+		at, err := eventTime(ts, now)
+		if err != nil {
+			y.reject(1, fmt.Errorf("log record: %w", err))
+			return
+		}
+		content := sha256.Sum256(appendRecord(appendText(sc.id[:len(sc.id):len(sc.id)], s.Name), r))
+		id := sha256.Sum256(binary.AppendUvarint(content[:], equal[content]))
+		equal[content]++
+		y.samples = append(y.samples, Sample{
+			Source: o.source, Stream: streamOf("otlp", s.Name, labels, ""), Seq: max(1, binary.BigEndian.Uint64(id[:])),
+			Signal: s.Name, Labels: labels, Time: at, Value: 1,
+		})
+	}
+}
+
+// appendText appends a string so that no two lists of strings are one.
+func appendText(dst []byte, s string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(s)))
+	return append(dst, s...)
+}
+
+// appendMap appends attributes in the order of their keys.
+func appendMap(dst []byte, m pcommon.Map) []byte {
+	type pair struct {
+		key   string
+		value pcommon.Value
+	}
+	pairs := make([]pair, 0, m.Len())
+	for k, v := range m.All() {
+		pairs = append(pairs, pair{k, v})
+	}
+	slices.SortStableFunc(pairs, func(a, b pair) int { return strings.Compare(a.key, b.key) })
+	dst = binary.AppendUvarint(dst, uint64(len(pairs)))
+	for _, p := range pairs {
+		dst = appendAny(appendText(dst, p.key), p.value)
+	}
+	return dst
+}
+
+// appendAny tells values of different types apart that have one text.
+func appendAny(dst []byte, v pcommon.Value) []byte {
+	dst = append(dst, byte(v.Type()))
+	switch v.Type() {
+	case pcommon.ValueTypeMap:
+		return appendMap(dst, v.Map())
+	case pcommon.ValueTypeSlice:
+		dst = binary.AppendUvarint(dst, uint64(v.Slice().Len()))
+		for _, e := range v.Slice().All() {
+			dst = appendAny(dst, e)
+		}
+		return dst
+	}
+	return appendText(dst, v.AsString())
+}
+
+func appendRecord(dst []byte, r plog.LogRecord) []byte {
+	trace, span := r.TraceID(), r.SpanID()
+	for _, n := range []uint64{
+		uint64(r.Timestamp()), uint64(r.ObservedTimestamp()), uint64(r.SeverityNumber()), uint64(r.Flags()),
+	} {
+		dst = binary.AppendUvarint(dst, n)
+	}
+	dst = appendText(appendText(dst, r.SeverityText()), r.EventName())
+	dst = append(append(dst, trace[:]...), span[:]...)
+	return appendMap(appendAny(dst, r.Body()), r.Attributes())
+}

@@ -1,0 +1,661 @@
+package telemetry
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"assay/resolver/criterion"
+)
+
+// otlpRegistry adds members to one signal, s, beside the heartbeat.
+func otlpRegistry(t testing.TB, kind criterion.Kind, members string) *criterion.Registry {
+	t.Helper()
+	const common = `"source":"app","heartbeat":"beat","writer":"sensor/app","unit":"1","interval":"1s","max_staleness":"10s","coverage_floor":0.8,"max_gap":"5s","allowed_lateness":"0s","max_skew":"0s"`
+	return mustRegistry(t, `{"v":1,"sources":[{"name":"app","kind":"otlp","listen":"127.0.0.1:4318"}],"signals":[`+
+		`{"name":"beat","kind":"gauge","metric":"app.alive",`+common+`},`+
+		`{"name":"s","kind":"`+string(kind)+`",`+members+`,`+common+`}]}`)
+}
+
+func otlpSignalsOf(t testing.TB, kind criterion.Kind, members string) otlpSignals {
+	t.Helper()
+	return newOTLPSignals("app", otlpRegistry(t, kind, members).SignalsOf("app"))
+}
+
+var otlpNow = time.Date(2026, 10, 3, 12, 0, 0, 0, time.UTC)
+
+// metricOf is one metric of one resource and scope with attributes each.
+func metricOf(name string) (pmetric.Metrics, pmetric.Metric) {
+	md := pmetric.NewMetrics()
+	rm := md.ResourceMetrics().AppendEmpty()
+	rm.Resource().Attributes().PutStr("service.name", "shop")
+	sm := rm.ScopeMetrics().AppendEmpty()
+	sm.Scope().SetName("lib")
+	sm.Scope().SetVersion("1.2")
+	sm.Scope().Attributes().PutBool("beta", true)
+	m := sm.Metrics().AppendEmpty()
+	m.SetName(name)
+	m.SetUnit("By")
+	return md, m
+}
+
+func fill(p pmetric.NumberDataPoint, value any, start, at time.Time) pmetric.NumberDataPoint {
+	switch v := value.(type) {
+	case int:
+		p.SetIntValue(int64(v))
+	case float64:
+		p.SetDoubleValue(v)
+	}
+	if !start.IsZero() {
+		p.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
+	}
+	p.SetTimestamp(pcommon.NewTimestampFromTime(at))
+	return p
+}
+
+func TestOTLPPoints(t *testing.T) {
+	at, start := otlpNow.Add(-time.Second), otlpNow.Add(-time.Hour)
+	gauge := func(values ...any) func(pmetric.Metric) {
+		return func(m pmetric.Metric) {
+			m.SetEmptyGauge()
+			for _, v := range values {
+				fill(m.Gauge().DataPoints().AppendEmpty(), v, time.Time{}, at)
+			}
+		}
+	}
+	sum := func(monotonic bool, how pmetric.AggregationTemporality, start time.Time) func(pmetric.Metric) {
+		return func(m pmetric.Metric) {
+			m.SetEmptySum().SetIsMonotonic(monotonic)
+			m.Sum().SetAggregationTemporality(how)
+			fill(m.Sum().DataPoints().AppendEmpty(), 7, start, at)
+		}
+	}
+	histogram := func(how pmetric.AggregationTemporality, sum bool) func(pmetric.Metric) {
+		return func(m pmetric.Metric) {
+			m.SetEmptyHistogram().SetAggregationTemporality(how)
+			p := m.Histogram().DataPoints().AppendEmpty()
+			p.SetTimestamp(pcommon.NewTimestampFromTime(at))
+			p.SetStartTimestamp(pcommon.NewTimestampFromTime(start))
+			p.SetCount(3)
+			if sum {
+				p.SetSum(4.5)
+			}
+		}
+	}
+	const cumulative, delta = pmetric.AggregationTemporalityCumulative, pmetric.AggregationTemporalityDelta
+	for name, c := range map[string]struct {
+		kind    criterion.Kind
+		members string
+		metric  func(pmetric.Metric)
+		want    []Sample
+		reject  int64
+		why     string
+	}{
+		"a whole number":         {"gauge", `"metric":"m"`, gauge(7), []Sample{{Value: 7}}, 0, ""},
+		"a fraction":             {"gauge", `"metric":"m"`, gauge(7.5), []Sample{{Value: 7.5}}, 0, ""},
+		"NaN is kept":            {"gauge", `"metric":"m"`, gauge(math.NaN()), []Sample{{Value: math.NaN()}}, 0, ""},
+		"no value":               {"gauge", `"metric":"m"`, gauge(nil), nil, 1, "without the value"},
+		"the unit":               {"gauge", `"metric":"m","metric_unit":"By"`, gauge(7), []Sample{{Value: 7}}, 0, ""},
+		"another unit":           {"gauge", `"metric":"m","metric_unit":"KiBy"`, gauge(7, 8), nil, 2, "unit"},
+		"another metric":         {"gauge", `"metric":"n"`, gauge(7), nil, 0, ""},
+		"a running total":        {"counter", `"metric":"m"`, sum(true, cumulative, start), []Sample{{Value: 7, Start: start}}, 0, ""},
+		"from an unknown start":  {"counter", `"metric":"m"`, sum(true, cumulative, time.Time{}), []Sample{{Value: 7}}, 0, ""},
+		"of no length":           {"counter", `"metric":"m"`, sum(true, cumulative, at), []Sample{{Value: 7, Start: at}}, 0, ""},
+		"that starts afterwards": {"counter", `"metric":"m"`, sum(true, cumulative, at.Add(1)), []Sample{{Value: 7}}, 0, ""},
+		"up and down":            {"gauge", `"metric":"m"`, sum(false, cumulative, start), []Sample{{Value: 7}}, 0, ""},
+		"up and down, a counter": {"counter", `"metric":"m"`, sum(false, cumulative, start), nil, 1, "monotonic: false"},
+		"a total as a gauge":     {"gauge", `"metric":"m"`, sum(true, cumulative, start), nil, 1, "monotonic: true"},
+		"a delta":                {"counter", `"metric":"m"`, sum(true, delta, start), nil, 1, "delta temporality"},
+		"no temporality":         {"counter", `"metric":"m"`, sum(true, 0, start), nil, 1, "temporality"},
+		"no data":                {"gauge", `"metric":"m"`, func(pmetric.Metric) {}, nil, 0, ""},
+		"a count":                {"counter", `"metric":"m","field":"count"`, histogram(cumulative, true), []Sample{{Value: 3, Start: start}}, 0, ""},
+		"a sum":                  {"counter", `"metric":"m","field":"sum"`, histogram(cumulative, true), []Sample{{Value: 4.5, Start: start}}, 0, ""},
+		"a missing sum":          {"counter", `"metric":"m","field":"sum"`, histogram(cumulative, false), nil, 1, "without the value"},
+		"a histogram's deltas":   {"counter", `"metric":"m","field":"count"`, histogram(delta, true), nil, 1, "delta"},
+		"not asked what of it":   {"counter", `"metric":"m"`, histogram(cumulative, true), nil, 1, "count or sum"},
+		"a count of a gauge":     {"counter", `"metric":"m","field":"count"`, gauge(7), nil, 1, "no count"},
+		"an exponential histogram": {"counter", `"metric":"m","field":"count"`, func(m pmetric.Metric) {
+			m.SetEmptyExponentialHistogram().SetAggregationTemporality(cumulative)
+			p := m.ExponentialHistogram().DataPoints().AppendEmpty()
+			p.SetTimestamp(pcommon.NewTimestampFromTime(at))
+			p.SetCount(9)
+		}, []Sample{{Value: 9}}, 0, ""},
+		"a summary": {"counter", `"metric":"m","field":"sum"`, func(m pmetric.Metric) {
+			p := m.SetEmptySummary().DataPoints().AppendEmpty()
+			p.SetTimestamp(pcommon.NewTimestampFromTime(at))
+			p.SetSum(2)
+		}, []Sample{{Value: 2}}, 0, ""},
+		"no recorded value": {"gauge", `"metric":"m"`, func(m pmetric.Metric) {
+			p := fill(m.SetEmptyGauge().DataPoints().AppendEmpty(), nil, start, at)
+			p.SetFlags(pmetric.DefaultDataPointFlags.WithNoRecordedValue(true))
+		}, nil, 0, ""},
+		"matched by resource, scope and attribute": {"gauge",
+			`"metric":"m","match":{"resource.attributes.service.name":"shop","scope.name":"lib","scope.version":"1.2","scope.attributes.beta":"true","attributes.n":"5"},
+			 "labels_from":{"n":"attributes.n","absent":"attributes.x","list":"attributes.list"}`,
+			func(m pmetric.Metric) {
+				points := m.SetEmptyGauge().DataPoints()
+				fill(points.AppendEmpty(), 1, time.Time{}, at)
+				p := fill(points.AppendEmpty(), 2, time.Time{}, at)
+				p.Attributes().PutInt("n", 5)
+				p.Attributes().PutEmptySlice("list").AppendEmpty().SetStr("a")
+			}, []Sample{{Value: 2, Labels: map[string]string{"n": "5"}}}, 0, ""},
+		"two series that become one": {"gauge", `"metric":"m"`, func(m pmetric.Metric) {
+			points := m.SetEmptyGauge().DataPoints()
+			fill(points.AppendEmpty(), 1, time.Time{}, at).Attributes().PutStr("core", "0")
+			fill(points.AppendEmpty(), 2, time.Time{}, at).Attributes().PutStr("core", "1")
+		}, []Sample{{Value: 1}}, 1, "labels_from"},
+		"a series that no criterion can name": {"gauge", `"metric":"m","labels_from":{"core":"attributes.core"}`, func(m pmetric.Metric) {
+			p := fill(m.SetEmptyGauge().DataPoints().AppendEmpty(), 1, time.Time{}, at)
+			p.Attributes().PutStr("core", strings.Repeat("x", 257))
+		}, nil, 0, ""},
+		"no time": {"gauge", `"metric":"m"`, func(m pmetric.Metric) { m.SetEmptyGauge().DataPoints().AppendEmpty().SetIntValue(1) }, nil, 1, "time 0"},
+		"far ahead": {"gauge", `"metric":"m"`, func(m pmetric.Metric) {
+			fill(m.SetEmptyGauge().DataPoints().AppendEmpty(), 1, time.Time{}, otlpNow.Add(61*time.Second))
+		}, nil, 1, "ahead"},
+		"no time at all": {"gauge", `"metric":"m"`, func(m pmetric.Metric) {
+			p := m.SetEmptyGauge().DataPoints().AppendEmpty()
+			p.SetIntValue(1)
+			p.SetTimestamp(math.MaxUint64)
+		}, nil, 1, "time 1844"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := otlpSignalsOf(t, c.kind, c.members)
+			md, m := metricOf("m")
+			c.metric(m)
+			y := o.metricSamples(md, otlpNow)
+			if y.rejected != c.reject || (y.why == nil) != (c.why == "") || y.why != nil && !strings.Contains(y.why.Error(), c.why) {
+				t.Errorf("rejected %d: %v; want %d: %s", y.rejected, y.why, c.reject, c.why)
+			}
+			if len(y.samples) != len(c.want) {
+				t.Fatalf("%+v, want %+v", y.samples, c.want)
+			}
+			for i, want := range c.want {
+				s := y.samples[i]
+				same := s.Value == want.Value || s.Value != s.Value && want.Value != want.Value
+				if !same || !s.Start.Equal(want.Start) || !maps.Equal(s.Labels, want.Labels) || s.Signal != "s" || s.Source != "app" || !s.Time.Equal(at) || s.Seq != uint64(at.UnixNano()) {
+					t.Errorf("%+v, want %+v", s, want)
+				}
+			}
+		})
+	}
+}
+
+// Each of what identifies a series makes a stream of its own, and the order of
+// attributes does not.
+func TestOTLPStreams(t *testing.T) {
+	o := otlpSignalsOf(t, "gauge", `"metric":"m"`)
+	stream := func(change func(pmetric.ResourceMetrics, pmetric.ScopeMetrics, pmetric.NumberDataPoint)) string {
+		t.Helper()
+		md, m := metricOf("m")
+		p := fill(m.SetEmptyGauge().DataPoints().AppendEmpty(), 1, time.Time{}, otlpNow)
+		rm := md.ResourceMetrics().At(0)
+		change(rm, rm.ScopeMetrics().At(0), p)
+		y := o.metricSamples(md, otlpNow)
+		if len(y.samples) != 1 {
+			t.Fatalf("%+v", y)
+		}
+		return y.samples[0].Stream
+	}
+	seen := map[string]string{}
+	for name, change := range map[string]func(pmetric.ResourceMetrics, pmetric.ScopeMetrics, pmetric.NumberDataPoint){
+		"plain": func(pmetric.ResourceMetrics, pmetric.ScopeMetrics, pmetric.NumberDataPoint) {},
+		"resource": func(r pmetric.ResourceMetrics, _ pmetric.ScopeMetrics, _ pmetric.NumberDataPoint) {
+			r.Resource().Attributes().PutStr("a", "b")
+		},
+		"scope": func(_ pmetric.ResourceMetrics, s pmetric.ScopeMetrics, _ pmetric.NumberDataPoint) {
+			s.Scope().Attributes().PutStr("a", "b")
+		},
+		"name": func(_ pmetric.ResourceMetrics, s pmetric.ScopeMetrics, _ pmetric.NumberDataPoint) {
+			s.Scope().SetName("l")
+		},
+		"version": func(_ pmetric.ResourceMetrics, s pmetric.ScopeMetrics, _ pmetric.NumberDataPoint) {
+			s.Scope().SetVersion("")
+		},
+		"attribute": func(_ pmetric.ResourceMetrics, _ pmetric.ScopeMetrics, p pmetric.NumberDataPoint) {
+			p.Attributes().PutStr("a", "1")
+		},
+		"its type": func(_ pmetric.ResourceMetrics, _ pmetric.ScopeMetrics, p pmetric.NumberDataPoint) {
+			p.Attributes().PutInt("a", 1)
+		},
+	} {
+		s := stream(change)
+		if other, ok := seen[s]; ok {
+			t.Errorf("%s and %s share a stream", name, other)
+		}
+		seen[s] = name
+	}
+	ab := stream(func(_ pmetric.ResourceMetrics, _ pmetric.ScopeMetrics, p pmetric.NumberDataPoint) {
+		p.Attributes().PutStr("a", "1")
+		p.Attributes().PutStr("b", "2")
+	})
+	ba := stream(func(_ pmetric.ResourceMetrics, _ pmetric.ScopeMetrics, p pmetric.NumberDataPoint) {
+		p.Attributes().PutStr("b", "2")
+		p.Attributes().PutStr("a", "1")
+	})
+	if ab != ba {
+		t.Error("the order of attributes makes another stream")
+	}
+}
+
+func TestOTLPRecords(t *testing.T) {
+	o := otlpSignalsOf(t, "event", `"match":{"event_name":"oom","severity_number":"17","severity_text":"ERROR","body":"killed","resource.attributes.service.name":"shop","attributes.unit":"x"},"labels_from":{"pid":"attributes.pid"}`)
+	logs := func(change ...func(plog.LogRecord)) plog.Logs {
+		ld := plog.NewLogs()
+		rl := ld.ResourceLogs().AppendEmpty()
+		rl.Resource().Attributes().PutStr("service.name", "shop")
+		records := rl.ScopeLogs().AppendEmpty().LogRecords()
+		for _, c := range change {
+			r := records.AppendEmpty()
+			r.SetTimestamp(pcommon.NewTimestampFromTime(otlpNow))
+			r.SetEventName("oom")
+			r.SetSeverityNumber(plog.SeverityNumberError)
+			r.SetSeverityText("ERROR")
+			r.Body().SetStr("killed")
+			r.Attributes().PutStr("unit", "x")
+			r.Attributes().PutInt("pid", 7)
+			c(r)
+		}
+		return ld
+	}
+	same := func(plog.LogRecord) {}
+	for name, c := range map[string]struct {
+		change         func(plog.LogRecord)
+		samples, wrong int
+		unnamed        int
+	}{
+		"the event":         {same, 1, 0, 0},
+		"another name":      {func(r plog.LogRecord) { r.SetEventName("oom2") }, 0, 0, 0},
+		"another severity":  {func(r plog.LogRecord) { r.SetSeverityNumber(plog.SeverityNumberError2) }, 0, 0, 0},
+		"another text":      {func(r plog.LogRecord) { r.SetSeverityText("Error") }, 0, 0, 0},
+		"another body":      {func(r plog.LogRecord) { r.Body().SetStr("killed ") }, 0, 0, 0},
+		"a body of a map":   {func(r plog.LogRecord) { r.Body().SetEmptyMap() }, 0, 0, 0},
+		"another attribute": {func(r plog.LogRecord) { r.Attributes().PutStr("unit", "y") }, 0, 0, 0},
+		"no time but observed": {func(r plog.LogRecord) {
+			r.SetTimestamp(0)
+			r.SetObservedTimestamp(pcommon.NewTimestampFromTime(otlpNow))
+		}, 1, 0, 0},
+		"no time":                 {func(r plog.LogRecord) { r.SetTimestamp(0) }, 0, 1, 0},
+		"far ahead":               {func(r plog.LogRecord) { r.SetTimestamp(pcommon.NewTimestampFromTime(otlpNow.Add(time.Hour))) }, 0, 1, 0},
+		"no label":                {func(r plog.LogRecord) { r.Attributes().Remove("pid") }, 1, 0, 0},
+		"a label that is no text": {func(r plog.LogRecord) { r.Attributes().PutStr("pid", "\xff") }, 0, 0, 1},
+		"a long label":            {func(r plog.LogRecord) { r.Attributes().PutStr("pid", strings.Repeat("7", 257)) }, 0, 0, 1},
+	} {
+		y := o.logSamples(logs(c.change), otlpNow)
+		if len(y.samples) != c.samples || y.rejected != int64(c.wrong) || y.unnamed != c.unnamed {
+			t.Errorf("%s: %+v", name, y)
+		}
+		for _, s := range y.samples {
+			if s.Signal != "s" || !s.Time.Equal(otlpNow) || s.Value != 1 || s.Seq == 0 {
+				t.Errorf("%s: %+v", name, s)
+			}
+		}
+	}
+	ids := func(ld plog.Logs) (out []uint64) {
+		for _, s := range o.logSamples(ld, otlpNow).samples {
+			out = append(out, s.Seq)
+		}
+		return out
+	}
+	other := func(r plog.LogRecord) { r.SetTraceID(pcommon.TraceID{1}) }
+	first, again := ids(logs(same, same, other)), ids(logs(same, same, other))
+	if len(first) != 3 || first[0] == first[1] || first[0] == first[2] || fmt.Sprint(first) != fmt.Sprint(again) {
+		t.Errorf("%v, sent again %v", first, again)
+	}
+	if split := ids(logs(other)); split[0] != first[2] {
+		t.Error("a record is another one in another request")
+	}
+}
+
+func testOTLP(t testing.TB, reg *criterion.Registry) *OTLP {
+	t.Helper()
+	return NewOTLP(OTLPConfig{
+		Source: reg.Source("app"), Signals: reg.SignalsOf("app"), Now: func() time.Time { return otlpNow }, Log: zerolog.Nop(),
+	})
+}
+
+func gzipped(t testing.TB, raw []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if _, err := z.Write(raw); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestOTLPOverHTTP(t *testing.T) {
+	reg := otlpRegistry(t, "counter", `"metric":"m"`)
+	md, m := metricOf("m")
+	m.SetEmptySum().SetIsMonotonic(true)
+	m.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityCumulative)
+	fill(m.Sum().DataPoints().AppendEmpty(), 7, otlpNow.Add(-time.Hour), otlpNow)
+	request := pmetricotlp.NewExportRequestFromMetrics(md)
+	asProto, err := request.MarshalProto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := request.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Sum().SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
+	delta, err := request.MarshalProto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := gzipped(t, make([]byte, 100<<20))
+	if len(bomb) > MaxOTLPBody {
+		t.Fatal("the bomb is too large to be one")
+	}
+	for name, c := range map[string]struct {
+		path, contentType, encoding string
+		body                        []byte
+		broker                      error
+		status, samples             int
+		rejected                    int64
+	}{
+		"protobuf":             {"/v1/metrics", protobufType, "", asProto, nil, 200, 1, 0},
+		"JSON":                 {"/v1/metrics", "application/json; charset=utf-8", "", asJSON, nil, 200, 1, 0},
+		"gzip":                 {"/v1/metrics", protobufType, "gzip", gzipped(t, asProto), nil, 200, 1, 0},
+		"gzip and JSON":        {"/v1/metrics", jsonType, "gzip", gzipped(t, asJSON), nil, 200, 1, 0},
+		"identity":             {"/v1/metrics", jsonType, "identity", asJSON, nil, 200, 1, 0},
+		"nothing":              {"/v1/metrics", protobufType, "", nil, nil, 200, 0, 0},
+		"an empty object":      {"/v1/logs", jsonType, "", []byte(`{}`), nil, 200, 0, 0},
+		"partly refused":       {"/v1/metrics", protobufType, "", delta, nil, 200, 0, 1},
+		"no broker":            {"/v1/metrics", protobufType, "", asProto, ErrNotConnected, 503, 0, 0},
+		"no broker for JSON":   {"/v1/metrics", jsonType, "", asJSON, ErrNotConnected, 503, 0, 0},
+		"no type":              {"/v1/metrics", "", "", asProto, nil, 415, 0, 0},
+		"another type":         {"/v1/metrics", "text/plain", "", asProto, nil, 415, 0, 0},
+		"another encoding":     {"/v1/metrics", protobufType, "zstd", asProto, nil, 415, 0, 0},
+		"no protobuf":          {"/v1/metrics", protobufType, "", []byte("x"), nil, 400, 0, 0},
+		"cut off":              {"/v1/metrics", protobufType, "", asProto[:len(asProto)-1], nil, 400, 0, 0},
+		"no JSON":              {"/v1/metrics", jsonType, "", []byte(`{"resourceMetrics":[`), nil, 400, 0, 0},
+		"more after the JSON":  {"/v1/metrics", jsonType, "", append(asJSON[:len(asJSON):len(asJSON)], "{}"...), nil, 400, 0, 0},
+		"JSON of another form": {"/v1/metrics", jsonType, "", []byte(`{"resourceMetrics":7}`), nil, 400, 0, 0},
+		"no gzip":              {"/v1/metrics", protobufType, "gzip", asProto, nil, 400, 0, 0},
+		"half a gzip":          {"/v1/metrics", protobufType, "gzip", gzipped(t, asProto)[:30], nil, 400, 0, 0},
+		"too large":            {"/v1/metrics", protobufType, "", make([]byte, MaxOTLPBody+1), nil, 413, 0, 0},
+		"a bomb":               {"/v1/metrics", protobufType, "gzip", bomb, nil, 413, 0, 0},
+		"traces":               {"/v1/traces", protobufType, "", asProto, nil, 404, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, out := testOTLP(t, reg), &recorder{err: c.broker}
+			srv := httptest.NewServer(o.Handler(out))
+			defer srv.Close()
+			req, err := http.NewRequest(http.MethodPost, srv.URL+c.path, bytes.NewReader(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for k, v := range map[string]string{"Content-Type": c.contentType, "Content-Encoding": c.encoding} {
+				if v != "" {
+					req.Header.Set(k, v)
+				}
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != c.status || len(out.samples) != c.samples {
+				t.Fatalf("status %d with %d samples, want %d with %d: %q", resp.StatusCode, len(out.samples), c.status, c.samples, body)
+			}
+			isJSON := !strings.HasPrefix(c.contentType, protobufType)
+			if got := resp.Header.Get("Content-Type"); (got == jsonType) != isJSON {
+				t.Errorf("Content-Type %q", got)
+			}
+			if (resp.Header.Get("Retry-After") != "") != (c.status == 503) {
+				t.Errorf("Retry-After %q", resp.Header.Get("Retry-After"))
+			}
+			if c.status != 200 {
+				checkStatus(t, body, isJSON)
+				if st := o.Stats(); st.Failed+st.Refused != 1 || st.Sent != 0 {
+					t.Errorf("%+v", st)
+				}
+				return
+			}
+			answer := pmetricotlp.NewExportResponse()
+			if isJSON {
+				err = answer.UnmarshalJSON(body)
+			} else {
+				err = answer.UnmarshalProto(body)
+			}
+			if p := answer.PartialSuccess(); err != nil || p.RejectedDataPoints() != c.rejected || (p.ErrorMessage() == "") != (c.rejected == 0) {
+				t.Errorf("answer %q: %v", body, err)
+			}
+			if st := o.Stats(); st.Sent != uint64(c.samples) || st.Refused != uint64(c.rejected) {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+func checkStatus(t *testing.T, body []byte, isJSON bool) {
+	t.Helper()
+	var status rpcstatus.Status
+	err := errors.New("empty")
+	if isJSON {
+		err = protojson.Unmarshal(body, &status)
+	} else if len(body) > 0 {
+		err = proto.Unmarshal(body, &status)
+	}
+	if err != nil || status.Message == "" {
+		t.Errorf("no Status: %q: %v", body, err)
+	}
+}
+
+// Who has no token, is a browser or asks for something else is told so in the
+// protocol's own words.
+func TestOTLPDoor(t *testing.T) {
+	reg := otlpRegistry(t, "gauge", `"metric":"m"`)
+	src := reg.Source("app")
+	src.TokenFile = filepath.Join(t.TempDir(), "token")
+	mustDo(t, os.WriteFile(src.TokenFile, []byte("secret\n"), 0o600))
+	h := NewOTLP(OTLPConfig{Source: src, Signals: reg.SignalsOf("app"), Log: zerolog.Nop()}).Handler(&recorder{})
+	for _, c := range []struct {
+		method, token, origin string
+		status                int
+	}{
+		{http.MethodPost, "Bearer secret", "", http.StatusOK},
+		{http.MethodPost, "", "", http.StatusUnauthorized},
+		{http.MethodPost, "Bearer secrets", "", http.StatusUnauthorized},
+		{http.MethodGet, "Bearer secret", "", http.StatusMethodNotAllowed},
+		{http.MethodPost, "Bearer secret", "https://example.com", http.StatusForbidden},
+	} {
+		req := httptest.NewRequest(c.method, "/v1/metrics", nil)
+		req.Header.Set("Content-Type", protobufType)
+		for k, v := range map[string]string{"Authorization": c.token, "Origin": c.origin} {
+			if v != "" {
+				req.Header.Set(k, v)
+			}
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		if w.Code != c.status || w.Header().Get("Content-Type") != protobufType {
+			t.Errorf("%+v: %d %q", c, w.Code, w.Body)
+		}
+		if c.status != http.StatusOK {
+			checkStatus(t, w.Body.Bytes(), false)
+		}
+	}
+}
+
+// What cannot be sent is sent again by its sender, and is the same then.
+func TestOTLPSentAgain(t *testing.T) {
+	reg := otlpRegistry(t, "event", `"match":{"body":"x"}`)
+	ld := plog.NewLogs()
+	records := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
+	for range 3 {
+		r := records.AppendEmpty()
+		r.SetTimestamp(pcommon.NewTimestampFromTime(otlpNow))
+		r.Body().SetStr("x")
+	}
+	raw, err := plogotlp.NewExportRequestFromLogs(ld).MarshalProto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &recorder{}
+	h := testOTLP(t, reg).Handler(out)
+	for range 3 {
+		req := httptest.NewRequest(http.MethodPost, "/v1/logs", bytes.NewReader(raw))
+		req.Header.Set("Content-Type", protobufType)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	seen := map[uint64]int{}
+	for i, s := range out.samples {
+		if first := out.samples[i%3]; criterion.Compare(&s, &first) != 0 {
+			t.Errorf("%+v, first %+v", s, first)
+		}
+		seen[s.Seq]++
+	}
+	if len(seen) != 3 {
+		t.Errorf("%v", seen)
+	}
+}
+
+// The specification's examples: their sum and histogram are deltas, and the
+// exponential histogram does not say what it is.
+func TestOTLPExamples(t *testing.T) {
+	at := time.Unix(0, 1544712660300000000).UTC()
+	const common = `"source":"app","heartbeat":"gauge","writer":"sensor/app","unit":"1","interval":"1s","max_staleness":"10s","coverage_floor":0.8,"max_gap":"5s","allowed_lateness":"0s","max_skew":"0s"`
+	reg := mustRegistry(t, `{"v":1,"sources":[{"name":"app","kind":"otlp","listen":"127.0.0.1:4318"}],"signals":[
+		{"name":"gauge","kind":"gauge","metric":"my.gauge","metric_unit":"1","match":{"resource.attributes.service.name":"my.service","scope.attributes.my.scope.attribute":"some scope attribute"},"labels_from":{"a":"attributes.my.gauge.attr"},`+common+`},
+		{"name":"counter","kind":"counter","metric":"my.counter",`+common+`},
+		{"name":"histogram","kind":"counter","metric":"my.histogram","field":"count",`+common+`},
+		{"name":"exponential","kind":"counter","metric":"my.exponential.histogram","field":"sum",`+common+`},
+		{"name":"record","kind":"event","match":{"severity_number":"10","severity_text":"Information","body":"Example log record","attributes.int.attribute":"10","attributes.boolean.attribute":"true","attributes.double.attribute":"637.704"},"labels_from":{"s":"attributes.string.attribute"},`+common+`}]}`)
+	for _, c := range []struct {
+		file, path string
+		rejected   int64
+		want       Sample
+	}{
+		{"otlp_metrics.json", "/v1/metrics", 3, Sample{Signal: "gauge", Value: 10, Labels: map[string]string{"a": "some value"}}},
+		{"otlp_logs.json", "/v1/logs", 0, Sample{Signal: "record", Value: 1, Labels: map[string]string{"s": "some string"}}},
+	} {
+		raw := key(t, "telemetry", c.file)
+		out := &recorder{}
+		o := testOTLP(t, reg)
+		req := httptest.NewRequest(http.MethodPost, c.path, bytes.NewReader(raw))
+		req.Header.Set("Content-Type", jsonType)
+		w := httptest.NewRecorder()
+		o.Handler(out).ServeHTTP(w, req)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", c.file, w.Code, w.Body)
+		}
+		if st := o.Stats(); int64(st.Refused) != c.rejected {
+			t.Errorf("%s: %+v: %s", c.file, st, w.Body)
+		}
+		if len(out.samples) != 1 {
+			t.Fatalf("%s: %+v", c.file, out.samples)
+		}
+		if s := out.samples[0]; s.Signal != c.want.Signal || s.Value != c.want.Value || !maps.Equal(s.Labels, c.want.Labels) || !s.Time.Equal(at) {
+			t.Errorf("%s: %+v, want %+v at %s", c.file, s, c.want, at)
+		}
+	}
+}
+
+func FuzzOTLP(f *testing.F) {
+	f.Add([]byte(`{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","sum":{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":[{"asInt":"5","timeUnixNano":"1544712660300000000"}]}}]}]}]}`), true)
+	f.Fuzz(func(t *testing.T, body []byte, isJSON bool) {
+		reg := otlpRegistry(t, "counter", `"metric":"m"`)
+		out := &recorder{}
+		h := testOTLP(t, reg).Handler(out)
+		for _, path := range []string{"/v1/metrics", "/v1/logs"} {
+			req := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
+			req.Header.Set("Content-Type", map[bool]string{true: jsonType, false: protobufType}[isJSON])
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, req)
+			if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+		}
+		batches, err := encodeBatches(out.samples)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range batches {
+			if _, err := ParseBatch("app", b); err != nil {
+				t.Fatalf("%s: %v", b, err)
+			}
+		}
+	})
+}
+
+// otlpConformer's source sends a request for each act, and the same bytes again
+// where it is told to.
+var otlpConformer = conformer{
+	name: "otlp", stateless: true,
+	open: func(t *testing.T, w *world, _ Cursor, out Sink) (*rig, error) {
+		o := NewOTLP(OTLPConfig{
+			Source: criterion.Source{Name: "s", Kind: criterion.OTLPKind},
+			Signals: []criterion.Signal{
+				{Name: "up_to", Source: "s", Kind: criterion.Gauge, Heartbeat: "up_to", Metric: "alive"},
+				{Name: "level", Source: "s", Kind: criterion.Gauge, Heartbeat: "up_to", Metric: "level", LabelsFrom: map[string]string{"series": "attributes.series"}},
+			},
+			Now: w.clock, Log: zerolog.Nop(),
+		})
+		h := o.Handler(out)
+		post := func(body []byte) error {
+			req := httptest.NewRequest(http.MethodPost, "/v1/metrics", bytes.NewReader(body))
+			req.Header.Set("Content-Type", protobufType)
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, req)
+			if rec.Code != http.StatusOK {
+				return fmt.Errorf("status %d: %q", rec.Code, rec.Body)
+			}
+			return nil
+		}
+		var last []byte
+		send := func(name string, points ...point) error {
+			md, m := metricOf(name)
+			m.SetEmptyGauge()
+			for _, p := range points {
+				fill(m.Gauge().DataPoints().AppendEmpty(), p.value, time.Time{}, p.at).Attributes().PutStr("series", p.series)
+			}
+			var err error
+			last, err = pmetricotlp.NewExportRequestFromMetrics(md).MarshalProto()
+			mustDo(t, err)
+			return post(last)
+		}
+		return &rig{
+			adapter: o,
+			tell:    func(points ...point) error { return send("level", points...) },
+			retell:  func() error { return post(last) },
+			beat:    func() error { return send("alive", point{"", w.now, 1}) },
+			fail:    func() error { return post([]byte("x")) },
+			garble:  func() error { return post(last[:len(last)-1]) },
+			flood:   func() error { return post(make([]byte, MaxOTLPBody+1)) },
+		}, nil
+	},
+}
