@@ -13,7 +13,7 @@ import (
 func TestHouse(t *testing.T) {
 	var out bytes.Buffer
 	err := run(t.Context(), []string{
-		"--predictions", "400", "--signals", "20", "--rate", "40", "--sensors", "2", "--quiet", "1s", "--open", "8s", "--settle", "2s", "--seal", "1s",
+		"--predictions", "400", "--signals", "20", "--rate", "40", "--sensors", "2", "--quiet", "1s", "--open", "15s", "--settle", "2s", "--seal", "1s",
 		"--segments", "1", "--json", "--dir", t.TempDir(),
 	}, &out)
 	if err != nil && !errors.Is(err, errMissed) {
@@ -23,17 +23,19 @@ func TestHouse(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
+	sealed, acks := 0.0, 0
 	for i, name := range []string{"quiet", "intake", "arming", "restart", "open", "settling", "after"} {
 		if i >= len(r.Phases) || r.Phases[i].Name != name {
 			t.Fatalf("phase %d is not %s: %+v", i, name, r.Phases)
 		}
 		p := r.Phases[i]
-		if name != "quiet" && name != "arming" && p.Offered <= 0 || p.Processes["broker"].RSSMiB <= 0 || p.Processes["load"].RSSMiB <= 0 {
+		sealed, acks = sealed+p.Sealed, acks+p.Acks.N
+		if name == "intake" && p.Offered <= 0 || p.Processes["broker"].RSSMiB <= 0 || p.Processes["load"].RSSMiB <= 0 {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
-	if p := r.Phases[4]; p.Open != 400 || p.Sealed <= 0 || p.Acks.N == 0 || p.Watermark <= 0 {
-		t.Errorf("open: %+v", p)
+	if sealed <= 0 || acks == 0 || r.Phases[6].Open != 0 {
+		t.Errorf("%v sealed, %d acks, at last %+v", sealed, acks, r.Phases[6])
 	}
 	v := r.Verdicts
 	if v.Wrong+v.Twice+v.Missing != 0 || v.Given["confirmed"] != 240 || v.Given["refuted"] != 120 || v.Given["unresolved"] != 40 || v.Lag.N != 280 {
@@ -43,7 +45,7 @@ func TestHouse(t *testing.T) {
 		t.Errorf("segments %+v", s)
 	}
 	for i, saved := range []bool{true, false} {
-		if len(r.Restarts) != 2 || r.Restarts[i].SavedFold != saved || r.Restarts[i].Open != 400 || r.Restarts[i].Seconds <= 0 || saved != (r.Restarts[i].StateMiB > 0) {
+		if len(r.Restarts) != 2 || r.Restarts[i].SavedFold != saved || r.Restarts[i].Open == 0 || r.Restarts[i].Seconds <= 0 || saved != (r.Restarts[i].StateMiB > 0) {
 			t.Fatalf("restarts %+v", r.Restarts)
 		}
 	}

@@ -236,6 +236,10 @@ func (r *recorder) checks(o options, w *world, ingress house.Status, report *Rep
 		case "quiet":
 			quiet = p.Acks.P99
 		case "open", "settling":
+			if p.Acks.N == 0 {
+				report.check(p.Name+": too short to be measured, raise --open", 1, 0, "")
+				continue
+			}
 			behind := p.Watermark
 			if p.Name == "open" {
 				behind = p.WatermarkEnd // before, it may still make up for the restarts
