@@ -84,19 +84,31 @@ type memory struct {
 	failing int  // publishes to fail before one is taken
 	stored  bool // a failing publish is stored all the same
 	now     float64
+	calls   int // of Publish
+	reads   int // of Read
+	cut     int // records after which a Read fails; −1: it does not
 	buffer  map[string][][]byte
 	grown   chan struct{}
 }
 
 func newMemory(t fataler) *memory {
-	return &memory{book: newBook(t), byID: make(map[string]string), buffer: make(map[string][][]byte), grown: make(chan struct{})}
+	return &memory{cut: -1, book: newBook(t), byID: make(map[string]string), buffer: make(map[string][][]byte), grown: make(chan struct{})}
 }
 
 var errLost = errors.New("no ack")
 
-func (m *memory) Publish(_ context.Context, raw []byte) error {
+func (m *memory) Publish(_ context.Context, raws ...[]byte) []error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.calls++
+	errs := make([]error, len(raws))
+	for i, raw := range raws {
+		errs[i] = m.publish(raw)
+	}
+	return errs
+}
+
+func (m *memory) publish(raw []byte) error {
 	if _, fault := schema.Check(raw); fault != nil {
 		return fmt.Errorf("%w: %+v", ErrRefused, fault)
 	}
@@ -136,9 +148,14 @@ func (m *memory) Checkpoint(context.Context) (ledger.Checkpoint, error) {
 
 func (m *memory) Read(_ context.Context, from, to ledger.Seq, fn func(ledger.Seq, []byte) error) error {
 	m.mu.Lock()
+	m.reads++
 	to = min(to, ledger.Seq(len(m.book.bodies)))
+	cut := m.cut
 	m.mu.Unlock()
 	for seq := from; seq <= to; seq++ {
+		if cut >= 0 && seq == from+ledger.Seq(cut) {
+			return errLost
+		}
 		m.mu.Lock()
 		body := m.book.bodies[seq-1]
 		m.mu.Unlock()
@@ -634,5 +651,74 @@ func TestServiceRun(t *testing.T) {
 	}
 	if verdicts["held"] != Confirmed || verdicts["broken"] != Refuted {
 		t.Errorf("%v", verdicts)
+	}
+}
+
+// What a checkpoint calls for is published together and in order, whatever
+// fails meanwhile; its records are read once.
+func TestServicePublishesTogether(t *testing.T) {
+	m := newMemory(t)
+	const n = 2*maxPending + 10
+	for i := range n {
+		m.book.predict(0, fmt.Sprint("p", i), low)
+	}
+	m.sign()
+	m.failing, m.stored = 3, true
+	s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
+	if ok, err := s.Advance(t.Context()); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if len(m.book.bodies) != 2*n {
+		t.Fatalf("%d records, want %d", len(m.book.bodies), 2*n)
+	}
+	for i, body := range m.book.bodies[n:] {
+		rec, err := ledger.ParseRecord(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev, err := events.Decode(rec.Event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := ev.Data.(*events.PredictionArmed); !ok || d.PredID != fmt.Sprint("p", i) {
+			t.Fatalf("event %d is %+v", i, ev.Data)
+		}
+	}
+	if m.calls != 4 { // two full ones, the rest, and again what failed of the first
+		t.Errorf("%d messages to the intake", m.calls)
+	}
+	if m.reads != 1 {
+		t.Errorf("the records were read %d times", m.reads)
+	}
+	m.sign()
+	if ok, err := s.Advance(t.Context()); !ok || err != nil || m.reads != 2 || m.calls != 4 {
+		t.Errorf("%v %v after %d reads and %d messages", ok, err, m.reads, m.calls)
+	}
+}
+
+// A backlog that is too long to be kept between looking and folding is read
+// again, and so is what an interrupted reading left.
+func TestServiceReadsAgain(t *testing.T) {
+	m := newMemory(t)
+	pad := strings.Repeat("x", 60_000)
+	for i := range maxBodies/len(pad) + 2 {
+		m.book.event(at(float64(i)), "agent/piper", []byte(`{"pad":"`+pad+`"}`))
+	}
+	m.book.predict(1000, "p", low)
+	m.sign()
+	s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
+	if ok, err := s.Advance(t.Context()); !ok || err != nil || m.reads != 2 || s.bodies != nil {
+		t.Fatalf("%v %v after %d reads", ok, err, m.reads)
+	}
+	last := len(m.book.bodies)
+	for m.cut = 1; m.cut >= 0; m.cut-- { // the reading ends early twice, before and behind its first record
+		m.book.predict(1001, fmt.Sprint("q", m.cut), low)
+		m.sign()
+		if ok, err := s.Advance(t.Context()); ok || err != nil {
+			t.Fatalf("%v %v of a reading that was cut off", ok, err)
+		}
+	}
+	if ok, err := s.Advance(t.Context()); !ok || err != nil || len(m.book.bodies) != last+4 {
+		t.Fatalf("%v %v, %d records, want %d", ok, err, len(m.book.bodies), last+4)
 	}
 }

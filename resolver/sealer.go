@@ -35,11 +35,12 @@ var (
 	ErrRefused = errors.New("event refused")
 )
 
-// Publisher hands an event to the intake. Nil means that the ledger holds
-// these bytes under their id, now or since before; ErrConflict and ErrRefused
-// are final, and after any other error the same bytes are sent again.
+// Publisher hands events to the intake and says what became of each. Nil means
+// that the ledger holds these bytes under their id, now or since before;
+// ErrConflict and ErrRefused are final, and after any other error the same
+// bytes are sent again.
 type Publisher interface {
-	Publish(ctx context.Context, event []byte) error
+	Publish(ctx context.Context, events ...[]byte) []error
 }
 
 // SealerConfig is one source's sealer.
@@ -90,6 +91,7 @@ type cutter struct {
 	first   uint64
 	pending []criterion.Sample
 	lo, hi  time.Time // event times of pending
+	room    int       // what the segment before it needed of pending
 }
 
 func newCutter(cfg SealerConfig, from cursor) *cutter {
@@ -100,6 +102,9 @@ func newCutter(cfg SealerConfig, from cursor) *cutter {
 func (c *cutter) add(seq uint64, a telemetry.Arrival) (segmentCut, bool) {
 	if c.first == 0 {
 		c.first = seq
+	}
+	if c.pending == nil {
+		c.pending = make([]criterion.Sample, 0, max(c.room, len(a.Samples)))
 	}
 	for i := range a.Samples {
 		s := &a.Samples[i]
@@ -146,7 +151,7 @@ func (c *cutter) cut(seq uint64, at time.Time) segmentCut {
 		}
 	}
 	out.end = out.end.Add(1)
-	*c = cutter{cfg: c.cfg, from: out.cursor, mark: c.mark}
+	*c = cutter{cfg: c.cfg, from: out.cursor, mark: c.mark, room: len(out.samples)}
 	return out
 }
 
@@ -290,7 +295,7 @@ func (s *Sealer) seal(ctx context.Context, cut segmentCut) error {
 	if err != nil {
 		return err
 	}
-	err = retry(ctx, s.cfg.Retry, s.cfg.Log, "publish segment", func() error { return s.cfg.Publisher.Publish(ctx, event) })
+	err = retry(ctx, s.cfg.Retry, s.cfg.Log, "publish segment", func() error { return s.cfg.Publisher.Publish(ctx, event)[0] })
 	if errors.Is(err, ErrConflict) {
 		return conflictError{cut.start}
 	}

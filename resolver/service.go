@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,18 +65,26 @@ type ServiceConfig struct {
 // Service keeps nothing that the ledger does not say: its state is a fold of
 // it. A saved state only spares it the beginning (see state.go).
 //
-// Each checkpoint is read twice: first to see that the records are those that
-// it signs and to learn what is said later of a record, then to fold them.
+// The records of a checkpoint are gone through twice: first to see that they are
+// those that it signs and to learn what is said later of a record, then to fold
+// them.
 type Service struct {
 	cfg     ServiceConfig
 	mu      sync.Mutex // held while a record is applied and while a work list is made
 	machine *Machine
 	sealers map[string]*Sealer
 
-	tree ledger.Tree // over what was looked at; whole at each checkpoint
-	tip  ledger.Hash // leaf of the last record of tree
-	head ledger.Hash // leaf of the last applied record
-	news news        // of records that are not applied yet
+	tree   ledger.Tree // over what was looked at; whole at each checkpoint
+	tip    ledger.Hash // leaf of the last record of tree
+	folded ledger.Tree // over what is applied
+	head   ledger.Hash // leaf of the last applied record
+	broken bool        // an error left the machine where no record ends
+	news   news        // of records that are not applied yet
+
+	bodies [][]byte // that look read, from the first record that is not applied yet; nil when they were too many
+
+	pending      []Emission // of applied records, not published yet
+	pendingBytes int
 
 	begun     bool       // the saved state was looked for
 	unproven  bool       // it was taken, and no checkpoint was reached since
@@ -160,8 +169,9 @@ func (s *Service) reset() {
 	s.mu.Lock()
 	s.machine = NewMachine(s.machineConfig())
 	s.mu.Unlock()
-	s.tree, s.tip, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Hash{}
+	s.tree, s.tip, s.folded, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Tree{}, ledger.Hash{}
 	s.unproven, s.whole, s.saved = false, false, 0
+	s.bodies, s.pending, s.pendingBytes = nil, nil, 0
 	s.applied.Store(0)
 	s.skipped.Store(0)
 	s.news = newNews()
@@ -204,7 +214,7 @@ func (s *Service) Skipped() uint64 { return s.skipped.Load() }
 // for, and seals once it has caught up. It ends with ctx, whose error it
 // returns, or with the first error that waiting does not mend.
 func (s *Service) Run(ctx context.Context) error {
-	defer s.save()
+	defer s.stop(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sealing := make(chan error, len(s.sealers))
@@ -241,6 +251,20 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
+// stopGrace is how long a stop waits for the intake: a service manager gives a
+// stop at least ten seconds.
+const stopGrace = 3 * time.Second
+
+// stop saves the fold at the record where it stands, be it between two
+// checkpoints, once what it called for so far is in the ledger.
+func (s *Service) stop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
+	defer cancel()
+	if s.flush(ctx) == nil {
+		s.save()
+	}
+}
+
 // permanent marks an error that reading again does not mend.
 type permanent struct{ error }
 
@@ -274,7 +298,7 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	switch {
 	case cp.Size < s.tree.Size():
 		return permanent{fmt.Errorf("%w: to %d, read up to %d", ErrRolledBack, to, s.tree.Size())}
-	case to == s.Applied():
+	case to == s.Applied() && len(s.pending) == 0:
 		if !s.whole { // a saved state may stand here already
 			s.whole = true
 			s.note()
@@ -291,8 +315,7 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	err = s.cfg.Ledger.Read(ctx, s.Applied()+1, to, func(seq ledger.Seq, body []byte) error { return s.apply(ctx, seq, body) })
-	if err != nil {
+	if err := s.applyAll(ctx, to); err != nil {
 		return err
 	}
 	if s.Applied() < to || s.head != s.tip {
@@ -301,10 +324,32 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	s.news = newNews() // what the fold still calls for lies behind
 	s.whole = true
 	s.note()
-	if s.Applied()-s.saved >= s.saveEvery {
-		s.save()
-	}
 	return nil
+}
+
+// maxBodies is how many bytes of records look keeps for apply, so that only a
+// long backlog is read twice.
+const maxBodies = 16 << 20
+
+// applyAll folds up to to and publishes what that calls for.
+func (s *Service) applyAll(ctx context.Context, to ledger.Seq) error {
+	bodies := s.bodies
+	s.bodies = nil
+	for _, body := range bodies {
+		if err := s.apply(ctx, s.Applied()+1, body); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if s.Applied() < to {
+		err := s.cfg.Ledger.Read(ctx, s.Applied()+1, to, func(seq ledger.Seq, body []byte) error { return s.apply(ctx, seq, body) })
+		if err != nil {
+			return err
+		}
+	}
+	return s.flush(ctx)
 }
 
 // errUnsigned means that the records do not hash to the signed root.
@@ -313,7 +358,9 @@ var errUnsigned = fmt.Errorf("%w: it does not hash to the signed root", ErrBroke
 // look reads up to the checkpoint, holds the records against it and collects
 // what apply must know beforehand.
 func (s *Service) look(ctx context.Context, cp ledger.Checkpoint) error {
+	s.bodies = nil
 	if s.tree.Size() < cp.Size {
+		kept, keep := 0, s.Applied() == ledger.Seq(s.tree.Size())
 		err := s.cfg.Ledger.Read(ctx, ledger.Seq(s.tree.Size()+1), ledger.Seq(cp.Size), func(seq ledger.Seq, body []byte) error {
 			if uint64(seq) != s.tree.Size()+1 {
 				return permanent{fmt.Errorf("%w: record %d after %d", ErrBroken, seq, s.tree.Size())}
@@ -321,6 +368,11 @@ func (s *Service) look(ctx context.Context, cp ledger.Checkpoint) error {
 			s.tip = ledger.Leaf(body)
 			s.tree.Append(s.tip)
 			s.news.learn(body)
+			if kept += len(body); keep && kept <= maxBodies {
+				s.bodies = append(s.bodies, body)
+			} else {
+				s.bodies, keep = nil, false
+			}
 			return nil
 		})
 		if err != nil {
@@ -350,36 +402,53 @@ func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error 
 		if rec.Seq != seq || rec.Prev != s.head {
 			return permanent{fmt.Errorf("%w: record %d does not follow its predecessor", ErrBroken, seq)}
 		}
-		s.mu.Lock()
-		late := s.machine.TooLate()
-		emissions, err := s.machine.Apply(rec)
-		late = s.machine.TooLate() - late
-		s.mu.Unlock()
+		emissions, err := s.fold(rec)
 		if err != nil {
+			s.broken = true
 			return permanent{err}
 		}
-		if late > 0 {
-			s.cfg.Log.Warn().Uint64("seq", uint64(seq)).Msg("telemetry came more than seven days late: it amends nothing that was settled by then")
-		}
-		s.skipped.Store(uint64(s.machine.Skipped()))
 		s.tellSealer(rec)
 		for _, e := range emissions {
-			if err := s.publish(ctx, e); err != nil {
-				return permanent{err}
-			}
+			s.publish(e)
 		}
 	}
 	s.head = ledger.Leaf(body)
+	s.folded.Append(s.head)
 	s.applied.Store(uint64(seq))
+	due := s.Applied()-s.saved >= s.saveEvery
+	if due || len(s.pending) >= maxPending || s.pendingBytes >= maxPendingBytes {
+		if err := s.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if due {
+		s.save()
+	}
 	return nil
+}
+
+// fold hands a record to the machine.
+func (s *Service) fold(rec ledger.Record) ([]Emission, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	late := s.machine.TooLate()
+	emissions, err := s.machine.Apply(rec)
+	if s.machine.TooLate() > late {
+		s.cfg.Log.Warn().Uint64("seq", uint64(rec.Seq)).Msg("telemetry came more than seven days late: it amends nothing that was settled by then")
+	}
+	s.skipped.Store(uint64(s.machine.Skipped()))
+	return emissions, err
 }
 
 func (s *Service) tellSealer(rec ledger.Record) {
 	if len(s.sealers) == 0 || !strings.HasPrefix(rec.Principal, "resolver/") {
 		return
 	}
-	ev, err := events.Decode(rec.Event)
-	if err != nil {
+	ev, err := events.DecodeEnvelope(rec.Event)
+	if err != nil || ev.Type != events.TypeTelemetrySealed {
+		return
+	}
+	if ev, err = events.Decode(rec.Event); err != nil {
 		return
 	}
 	if d, ok := ev.Data.(*events.TelemetrySealed); ok && s.sealers[d.Source] != nil {
@@ -387,32 +456,86 @@ func (s *Service) tellSealer(rec ledger.Record) {
 	}
 }
 
-// publish sends an emission unless the ledger has it.
-func (s *Service) publish(ctx context.Context, e Emission) error {
+// What is called for is published once it is so many events or bytes: a record
+// seldom calls for more than one.
+const (
+	maxPending      = 500
+	maxPendingBytes = 1 << 20
+)
+
+// publish puts an emission among those that are sent together, unless the ledger
+// has it.
+func (s *Service) publish(e Emission) {
 	if old, ok := s.news.stored[uuidOf(e.ID)]; ok {
 		if old != sha256.Sum256(e.Event) {
 			s.differs(e)
 		}
-		return nil
+		return
 	}
-	if e.Manifest != nil {
+	s.pending = append(s.pending, e)
+	s.pendingBytes += len(e.Event)
+}
+
+// flush publishes what is pending, in the order in which it was called for, until
+// the ledger has all of it.
+func (s *Service) flush(ctx context.Context) error {
+	for len(s.pending) > 0 {
+		n, size := 0, 0
+		for n < len(s.pending) && n < maxPending && (n == 0 || size+len(s.pending[n].Event) <= maxPendingBytes) {
+			size += len(s.pending[n].Event)
+			n++
+		}
+		left, err := s.send(ctx, s.pending[:n])
+		if _, final := errors.AsType[permanent](err); final {
+			return err
+		}
+		if s.pending = s.pending[n:]; len(left) > 0 {
+			s.pending = slices.Concat(left, s.pending)
+		}
+		if err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return permanent{ctx.Err()}
+		}
+		s.cfg.Log.Warn().Err(err).Int("events", len(left)).Msg("publish: trying again")
+		if err := sleep(ctx, s.cfg.Poll); err != nil {
+			return permanent{err}
+		}
+	}
+	s.pending, s.pendingBytes = nil, 0
+	return nil
+}
+
+// send publishes emissions as one message and returns those that are to be sent
+// again, with the reason.
+func (s *Service) send(ctx context.Context, list []Emission) (left []Emission, again error) {
+	batch := make([][]byte, len(list))
+	for i, e := range list {
+		batch[i] = e.Event
+		if e.Manifest == nil {
+			continue
+		}
 		err := retry(ctx, s.cfg.Poll, s.cfg.Log, "store manifest", func() error {
 			_, err := s.cfg.Blobs.Put(e.Manifest)
 			return err
 		})
 		if err != nil {
-			return err
+			return nil, permanent{err}
 		}
 	}
-	err := retry(ctx, s.cfg.Poll, s.cfg.Log, "publish "+e.Type, func() error { return s.cfg.Publisher.Publish(ctx, e.Event) })
-	if errors.Is(err, ErrConflict) {
-		s.differs(e)
-		return nil
+	for i, err := range s.cfg.Publisher.Publish(ctx, batch...) {
+		switch e := list[i]; {
+		case err == nil:
+		case errors.Is(err, ErrConflict):
+			s.differs(e)
+		case errors.Is(err, ErrRefused):
+			return nil, permanent{fmt.Errorf("publish %s of %s: %w", e.Type, e.PredID, err)}
+		default:
+			left, again = append(left, e), err
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("publish %s of %s: %w", e.Type, e.PredID, err)
-	}
-	return nil
+	return left, again
 }
 
 func (s *Service) differs(e Emission) {

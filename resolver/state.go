@@ -36,8 +36,7 @@ const stateMagic = "assay-resolver-state 2\n"
 // five seconds' worth.
 const saveEvery = 250_000
 
-// savedState is what the service knows behind a record that it has caught up
-// to.
+// savedState is what the service knows behind a record that it has applied.
 type savedState struct {
 	Rules    string        `json:"rules"` // Service.rules
 	Leaf     string        `json:"leaf"`  // of the record at Machine.Seq
@@ -65,10 +64,10 @@ func (s *Service) rules() string {
 	return hexSHA256([]byte(strings.Join([]string{Engine, s.cfg.Registry.HashString(), r.ID, r.Kind, r.Key, s.cfg.Source}, "\n")))
 }
 
-// save writes the state file if the service stands at a checkpoint and has
-// moved. A state that cannot be written costs a longer start, nothing else.
+// save writes the state file if the service has moved and the ledger has all that
+// was called for. A state that cannot be written costs a longer start, nothing else.
 func (s *Service) save() {
-	if s.cfg.State == "" || !s.whole || s.Applied() == s.saved {
+	if s.cfg.State == "" || s.broken || len(s.pending) > 0 || s.Applied() == s.saved {
 		return
 	}
 	raw, err := s.encodeState()
@@ -84,7 +83,7 @@ func (s *Service) save() {
 
 func (s *Service) encodeState() ([]byte, error) {
 	st := savedState{
-		Rules: s.rules(), Leaf: s.head.String(), Frontier: hex.EncodeToString(s.tree.EncodeFrontier()),
+		Rules: s.rules(), Leaf: s.head.String(), Frontier: hex.EncodeToString(s.folded.EncodeFrontier()),
 		Settled: len(s.machine.done), Machine: s.machine.save(),
 	}
 	st.Machine.Seq = s.Applied() // a foreign message is behind the machine's last record
@@ -220,7 +219,7 @@ func (s *Service) resume(ctx context.Context, raw []byte, cp ledger.Checkpoint) 
 	s.mu.Lock()
 	s.machine = m
 	s.mu.Unlock()
-	s.tree, s.tip, s.head = *st.tree, st.head, st.head
+	s.tree, s.tip, s.folded, s.head = *st.tree, st.head, *st.tree.Clone(), st.head
 	s.unproven, s.saved = cp.Size > uint64(at), at
 	s.applied.Store(uint64(at))
 	s.skipped.Store(uint64(m.Skipped()))

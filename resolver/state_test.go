@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -384,6 +385,102 @@ func TestServiceSavesAtItsEnd(t *testing.T) {
 	again := stateOf(t, m, blobs, testRegistry(t), path)
 	if ok, err := again.Advance(t.Context()); !ok || err != nil || again.saved != 1 {
 		t.Errorf("%v %v, saved at %d", ok, err, again.saved)
+	}
+}
+
+// A service that is stopped at any record of a checkpoint goes on behind it, and
+// leaves the ledger as one that was never interrupted.
+func TestServiceStopsBetweenCheckpoints(t *testing.T) {
+	r := testRegistry(t)
+	blobs := make(memoryBlobs)
+	path := filepath.Join(t.TempDir(), "state")
+	rapid.Check(t, func(rt *rapid.T) {
+		source := genBook(rt)
+		copyBlobs(rt, source, blobs)
+		run := func(stopAt int) [][]byte {
+			m := newMemory(rt)
+			for _, body := range source.bodies {
+				rec, err := ledger.ParseRecord(body)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				m.now = max(m.now, rec.RecordedAt.Sub(epoch).Seconds())
+				m.book.event(rec.RecordedAt, rec.Principal, rec.Event)
+			}
+			m.sign()
+			s := serviceOf(t, m, blobs, r)
+			if stopAt > 0 {
+				s.cfg.State = path
+				cp, _ := m.Checkpoint(t.Context())
+				if err := s.look(t.Context(), cp); err != nil {
+					rt.Fatal(err)
+				}
+				for _, body := range s.bodies[:stopAt] {
+					if err := s.apply(t.Context(), s.Applied()+1, body); err != nil {
+						rt.Fatal(err)
+					}
+				}
+				s.stop(t.Context())
+				s = serviceOf(t, m, blobs, r)
+				s.cfg.State = path
+				if err := s.begin(t.Context(), cp); err != nil || int(s.Applied()) != stopAt {
+					rt.Fatalf("%v: it goes on behind record %d, stopped at %d", err, s.Applied(), stopAt)
+				}
+			}
+			for last := -1; last != len(m.book.bodies); {
+				last = len(m.book.bodies)
+				if ok, err := s.Advance(t.Context()); err != nil || !ok {
+					rt.Fatal(ok, err)
+				}
+				m.sign()
+			}
+			return m.book.bodies
+		}
+		whole := run(0)
+		stopped := run(rapid.IntRange(1, len(source.bodies)).Draw(rt, "stop"))
+		if !slices.EqualFunc(whole, stopped, bytes.Equal) {
+			rt.Fatalf("%s\nstopped\n%s", bytes.Join(whole, []byte("\n")), bytes.Join(stopped, []byte("\n")))
+		}
+	})
+}
+
+// What the ledger does not have, and what an error cut in two, is not saved.
+func TestServiceSavesNothingHalf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(s *Service, m *memory)
+		saved  bool
+	}{
+		"whole":                  {func(*Service, *memory) {}, true},
+		"an intake that is away": {func(_ *Service, m *memory) { m.failing = 1 << 30 }, false},
+		"a missing segment": {func(s *Service, _ *memory) {
+			s.cfg.Blobs = make(memoryBlobs)
+			s.machine = NewMachine(s.machineConfig())
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, blobs := newMemory(t), make(memoryBlobs)
+			m.book.predict(0, "p", low)
+			m.book.seal(11, 10, ticks(5, 10, 1)...)
+			copyBlobs(t, m.book, blobs)
+			m.sign()
+			path := filepath.Join(t.TempDir(), "state")
+			s := serviceOf(t, m, blobs, testRegistry(t))
+			s.cfg.State = path
+			tc.change(s, m)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if m.failing > 0 { // for ever, unless it ends
+				time.AfterFunc(50*time.Millisecond, cancel)
+			}
+			_, err := s.Advance(ctx)
+			if (err == nil) != tc.saved {
+				t.Fatal(err)
+			}
+			s.stop(ctx)
+			if _, err := os.Stat(path); (err == nil) != tc.saved {
+				t.Errorf("saved: %v", err)
+			}
+		})
 	}
 }
 

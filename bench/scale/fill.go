@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/mod/sumdb/note"
 
+	"assay/bench/house"
 	"assay/events"
 	"assay/internal/principal"
 	"assay/ledger"
@@ -102,7 +103,7 @@ func open(ctx context.Context, b *broker.Broker, dir string, at time.Time) (*nat
 	}
 	var conns []*nats.Conn
 	for _, user := range []string{principal.BootstrapStore, principal.BootstrapTelemetry} {
-		nc, err := connect(principal.CredentialPath(offlineOf(dir), user))
+		nc, err := connect(principal.CredentialPath(house.Offline(dir), user))
 		if err != nil {
 			return nil, err
 		}

@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -28,6 +27,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/bench/house"
 )
 
 const (
@@ -127,10 +128,8 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	}
 	if o.assay == "" {
 		o.assay = filepath.Join(scratch, "assay")
-		build := exec.CommandContext(ctx, "go", "build", "-o", o.assay, "assay/cmd/assay")
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			return fmt.Errorf("build assay: %w", err)
+		if err := house.Build(ctx, o.assay); err != nil {
+			return err
 		}
 	}
 	report, err := measure(ctx, o, scratch)

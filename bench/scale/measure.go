@@ -13,31 +13,35 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"assay/bench/house"
 	"assay/bench/workload"
 	"assay/internal/principal"
 	"assay/ledger/broker"
 )
 
+// steps are what is measured on a house.
+type steps struct{ house.House }
+
 // measure runs every step; a failure of one ends the run.
 func measure(ctx context.Context, o options, scratch string) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // kills what is left
-	h := &house{dir: filepath.Join(scratch, "ledger"), assay: o.assay}
+	h := &steps{house.House{Dir: filepath.Join(scratch, "ledger"), Assay: o.assay}}
 	report := &Report{Records: o.records, Met: true}
 	if o.ledger == "" {
 		if err := h.fill(ctx, o.records, report); err != nil {
 			return nil, fmt.Errorf("fill: %w", err)
 		}
 	}
-	b, err := h.start(ctx, "serve", "broker", "--port", "0")
+	b, err := h.Start(ctx, "serve", "broker", "--port", "0")
 	if err != nil {
 		return nil, err
 	}
-	took, err := h.until(ctx, b, "broker.sock", func(status) bool { return true })
+	took, err := h.Until(ctx, b, "broker.sock", func(house.Status) bool { return true })
 	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
-	peaks := map[string]*process{"broker": b}
+	peaks := map[string]*house.Process{"broker": b}
 	report.add(Row{Name: "broker", Seconds: took.Seconds(), Note: "until it serves; peak over all that follows"})
 	if err := h.services(ctx, report, peaks); err != nil {
 		return nil, err
@@ -46,68 +50,65 @@ func measure(ctx context.Context, o options, scratch string) (*Report, error) {
 		return nil, err
 	}
 	for _, p := range peaks {
-		if err := p.stop(os.Kill); err != nil {
+		if err := p.Stop(os.Kill); err != nil {
 			return nil, err
 		}
 	}
 	for i, row := range report.Rows {
 		if p := peaks[row.Name]; p != nil {
-			report.Rows[i].PeakMiB = p.peakMiB()
+			report.Rows[i].PeakMiB = p.PeakMiB()
 		}
 	}
 	return report, h.restart(ctx, report)
 }
 
 // fill makes the directory and its records.
-func (h *house) fill(ctx context.Context, n int, report *Report) error {
-	p, err := h.start(ctx, "init", "--render-only", "--offline-dir", offlineOf(h.dir))
-	if err != nil {
-		return err
-	}
-	if _, err := p.wait(); err != nil {
+func (h *steps) fill(ctx context.Context, n int, report *Report) error {
+	if err := h.Run(ctx, "init", "--render-only", "--offline-dir", house.Offline(h.Dir)); err != nil {
 		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	if p, err = start(ctx, self, fillCommand, h.dir, fmt.Sprint(n)); err != nil {
-		return err
-	}
-	took, err := p.wait()
+	p, err := house.Start(ctx, self, fillCommand, h.Dir, fmt.Sprint(n))
 	if err != nil {
 		return err
 	}
-	report.add(Row{Name: "fill", Records: n, Seconds: took.Seconds(), PeakMiB: p.peakMiB(), Note: "bare atomic batches"})
+	took, err := p.Wait()
+	if err != nil {
+		return err
+	}
+	report.add(Row{Name: "fill", Records: n, Seconds: took.Seconds(), PeakMiB: p.PeakMiB(), Note: "bare atomic batches"})
 	return nil
 }
 
 // services starts each service that keeps something of the ledger, for the
 // first time over the whole backlog, and leaves it running.
-func (h *house) services(ctx context.Context, report *Report, running map[string]*process) error {
+func (h *steps) services(ctx context.Context, report *Report, running map[string]*house.Process) error {
 	var size uint64
 	for _, s := range []struct {
 		name, socket, note string
-		ready              func(status) bool
+		ready              func(house.Status) bool
 	}{
-		{"logger", "logger.sock", "first start: indexes every record", func(st status) bool {
+		{"logger", "logger.sock", "first start: indexes every record", func(st house.Status) bool {
 			if st.Logger == nil {
 				return false
 			}
 			size = st.Logger.Size
 			return true
 		}},
-		{"projector", "assay.sock", "builds the live views", func(st status) bool { return st.Projector != nil && st.Projector.Seq >= size }},
-		{"resolver", "resolver.sock", "first fold", func(st status) bool {
+		{"projector", "assay.sock", "builds the live views", func(st house.Status) bool { return st.Projector != nil && st.Projector.Seq >= size }},
+		{"resolver", "resolver.sock", "first fold", func(st house.Status) bool {
 			return st.Resolver != nil && st.Resolver.Applied >= size && st.Resolver.Differed == 0
 		}},
 	} {
-		p, err := h.start(ctx, "serve", s.name)
+		p, err := h.Start(ctx, "serve", s.name)
 		if err != nil {
 			return err
 		}
 		running[s.name] = p
-		took, err := h.until(ctx, p, s.socket, s.ready)
+		took, err := h.Until(ctx, p, s.socket, s.ready)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
@@ -117,8 +118,8 @@ func (h *house) services(ctx context.Context, report *Report, running map[string
 }
 
 // commands runs what streams the ledger.
-func (h *house) commands(ctx context.Context, n int, report *Report) error {
-	export := h.dir + "-export"
+func (h *steps) commands(ctx context.Context, n int, report *Report) error {
+	export := h.Dir + "-export"
 	for _, c := range []struct {
 		args []string
 		note string
@@ -131,30 +132,30 @@ func (h *house) commands(ctx context.Context, n int, report *Report) error {
 		if !h.has(ctx, c.args[0]) {
 			continue
 		}
-		p, err := h.start(ctx, c.args...)
+		p, err := h.Start(ctx, c.args...)
 		if err != nil {
 			return err
 		}
-		took, err := p.wait()
+		took, err := p.Wait()
 		if err != nil {
 			return err
 		}
-		report.add(Row{Name: c.args[0], Records: n, Seconds: took.Seconds(), PeakMiB: p.peakMiB(), MaxMiB: maxMiB, Note: c.note})
+		report.add(Row{Name: c.args[0], Records: n, Seconds: took.Seconds(), PeakMiB: p.PeakMiB(), MaxMiB: maxMiB, Note: c.note})
 	}
 	return os.RemoveAll(export)
 }
 
 // has says whether the assay command has a subcommand.
-func (h *house) has(ctx context.Context, name string) bool {
-	return exec.CommandContext(ctx, h.assay, name, "--help").Run() == nil
+func (h *steps) has(ctx context.Context, name string) bool {
+	return exec.CommandContext(ctx, h.Assay, name, "--help").Run() == nil
 }
 
 // restart runs `assay up` on what a killed machine leaves behind.
-func (h *house) restart(ctx context.Context, report *Report) error {
-	if err := os.Remove(broker.Dir(h.dir).URLFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (h *steps) restart(ctx context.Context, report *Report) error {
+	if err := os.Remove(broker.Dir(h.Dir).URLFile()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	p, err := h.start(ctx, "up")
+	p, err := h.Start(ctx, "up")
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (h *house) restart(ctx context.Context, report *Report) error {
 	}
 	row("restart: first ack", acked, "of an agent's event, after kill -9 of everything")
 	var size uint64
-	took, err := h.until(ctx, p, "assay.sock", func(s status) bool {
+	took, err := h.Until(ctx, p, "assay.sock", func(s house.Status) bool {
 		if s.Logger == nil {
 			return false
 		}
@@ -178,37 +179,37 @@ func (h *house) restart(ctx context.Context, report *Report) error {
 		return fmt.Errorf("restart: %w", err)
 	}
 	row("restart: status answers", took, "")
-	took, err = h.until(ctx, p, "assay.sock", func(s status) bool { return s.Projector != nil && s.Projector.Seq >= size })
+	took, err = h.Until(ctx, p, "assay.sock", func(s house.Status) bool { return s.Projector != nil && s.Projector.Seq >= size })
 	if err != nil {
 		return fmt.Errorf("restart: views: %w", err)
 	}
 	row("restart: views caught up", took, "")
-	took, err = h.until(ctx, p, "assay.sock", func(s status) bool { return s.Resolver != nil && s.Resolver.Applied >= size })
+	took, err = h.Until(ctx, p, "assay.sock", func(s house.Status) bool { return s.Resolver != nil && s.Resolver.Applied >= size })
 	if err != nil {
 		return fmt.Errorf("restart: resolver: %w", err)
 	}
 	row("restart: resolver caught up", took, "")
-	if err := p.stop(syscall.SIGTERM); err != nil {
+	if err := p.Stop(syscall.SIGTERM); err != nil {
 		return err
 	}
-	report.Rows[len(report.Rows)-1].PeakMiB = p.peakMiB()
+	report.Rows[len(report.Rows)-1].PeakMiB = p.PeakMiB()
 	report.Rows[len(report.Rows)-1].Note = "peak of the whole process, broker included"
 	return nil
 }
 
 // firstAck publishes an agent's event until it is taken.
-func (h *house) firstAck(ctx context.Context, p *process) (time.Duration, error) {
+func (h *steps) firstAck(ctx context.Context, p *house.Process) (time.Duration, error) {
 	agent := workload.Authors[1]
 	raw, _, err := workload.New().Event(agent)
 	if err != nil {
 		return 0, err
 	}
-	cred, err := principal.LoadCredential(principal.Dir(h.dir).Credential(agent.User))
+	cred, err := principal.LoadCredential(principal.Dir(h.Dir).Credential(agent.User))
 	if err != nil {
 		return 0, err
 	}
 	try := func() error {
-		url, err := broker.ReadURL(h.dir)
+		url, err := broker.ReadURL(h.Dir)
 		if err != nil {
 			return err
 		}
@@ -226,12 +227,12 @@ func (h *house) firstAck(ctx context.Context, p *process) (time.Duration, error)
 	for {
 		err := try()
 		if err == nil {
-			return time.Since(p.since), nil
+			return time.Since(p.Since), nil
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
-		case <-p.done:
-			return 0, fmt.Errorf("it ended: %w", p.err)
+		case <-p.Done:
+			return 0, fmt.Errorf("it ended: %w", p.Err())
 		case <-ctx.Done():
 			return 0, fmt.Errorf("%w: %w", ctx.Err(), err)
 		}

@@ -62,6 +62,7 @@ type Signal struct {
 // Registry is a parsed registry. Its bytes are what a resolution pins by hash.
 type Registry struct {
 	signals map[string]Signal
+	beats   map[string]bool // the signals that are some signal's heartbeat
 	order   []string
 	sources []Source
 	raw     []byte
@@ -117,7 +118,7 @@ func ParseRegistry(raw []byte) (*Registry, error) {
 	if w.V != 1 {
 		return nil, fmt.Errorf("%w: /v is %d, want 1", ErrRegistry, w.V)
 	}
-	r := &Registry{signals: make(map[string]Signal), raw: slices.Clone(raw), hash: ledger.Hash(sha256.Sum256(raw))}
+	r := &Registry{signals: make(map[string]Signal), beats: make(map[string]bool), raw: slices.Clone(raw), hash: ledger.Hash(sha256.Sum256(raw))}
 	for i, sw := range w.Sources {
 		s, err := sw.source()
 		if err == nil && slices.ContainsFunc(r.sources, func(o Source) bool { return o.Name == s.Name }) {
@@ -144,6 +145,7 @@ func ParseRegistry(raw []byte) (*Registry, error) {
 		if h, ok := r.signals[s.Heartbeat]; !ok || h.Source != s.Source {
 			return nil, fmt.Errorf("%w: /signals/%d/heartbeat: %q is no signal of source %q", ErrRegistry, i, s.Heartbeat, s.Source)
 		}
+		r.beats[s.Heartbeat] = true
 	}
 	if err := r.checkSources(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrRegistry, err)
@@ -229,19 +231,7 @@ func (r *Registry) Sources() []string {
 
 // IsHeartbeat says whether some signal of the source has name as heartbeat.
 func (r *Registry) IsHeartbeat(source, name string) bool {
-	s, ok := r.signals[name]
-	if !ok || s.Source != source {
-		return false
-	}
-	if s.Heartbeat == name {
-		return true
-	}
-	for _, o := range r.signals {
-		if o.Heartbeat == name {
-			return true
-		}
-	}
-	return false
+	return r.beats[name] && r.signals[name].Source == source
 }
 
 // AddSignals appends signals to a registry and returns the new bytes, checked.

@@ -26,6 +26,8 @@ const (
 	maxName       = 128
 	maxLabels     = 16
 	maxLabelValue = 256
+	// Years of event times.
+	minYear, maxYear = 1970, 2261
 	// timeLayout is how event times are written: UTC, nine fractional digits.
 	timeLayout = "2006-01-02T15:04:05.000000000Z"
 )
@@ -161,8 +163,8 @@ func parseTime(s string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%q is not RFC 3339", s)
 	}
-	if t = t.UTC(); t.Year() < 1970 || t.Year() > 2261 {
-		return time.Time{}, fmt.Errorf("%q is outside the years 1970 to 2261", s)
+	if t = t.UTC(); t.Year() < minYear || t.Year() > maxYear {
+		return time.Time{}, fmt.Errorf("%q is outside the years %d to %d", s, minYear, maxYear)
 	}
 	return t, nil
 }

@@ -237,10 +237,13 @@ func (p *process) tail() string {
 
 // kill is kill -9; the supervisor starts the service again. It reports whether
 // the service was running.
-func (p *process) kill() bool {
+func (p *process) kill() bool { return p.hit(syscall.SIGKILL) }
+
+// hit is kill with any signal.
+func (p *process) hit(sig syscall.Signal) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cmd != nil && p.cmd.Process.Kill() == nil
+	return p.cmd != nil && p.cmd.Process.Signal(sig) == nil
 }
 
 // pid of the running service, 0 between two starts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -274,24 +275,10 @@ func (h *house) mustReplay(what string) {
 func (l *load) check() (stored int) {
 	t := l.h.t
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	e, err := node.OpenEvidence(ctx, node.EvidenceConfig{Dir: l.h.dir, Scratch: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	head, err := e.Head(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := map[string]ledger.Seq{} // principal and id
 	found := 0
-	err = e.Read(ctx, 1, head, func(seq ledger.Seq, body []byte) error {
-		r, err := ledger.ParseRecord(body)
-		if err != nil {
-			return err
-		}
+	l.h.each(func(r ledger.Record) error {
+		seq := r.Seq
 		ev, err := events.DecodeEnvelope(r.Event)
 		if err != nil {
 			return err
@@ -318,11 +305,36 @@ func (l *load) check() (stored int) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if found != len(l.acked) {
 		t.Errorf("%d of %d acked events are in the ledger", found, len(l.acked))
 	}
 	return stored
+}
+
+// each calls fn for every record of the ledger, in order.
+func (h *house) each(fn func(ledger.Record) error) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	e, err := node.OpenEvidence(ctx, node.EvidenceConfig{Dir: h.dir, Scratch: h.t.TempDir()})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer e.Close()
+	head, err := e.Head(ctx)
+	if err == nil {
+		err = e.Read(ctx, 1, head, func(seq ledger.Seq, body []byte) error {
+			r, err := ledger.ParseRecord(body)
+			if err == nil && r.Seq != seq {
+				err = fmt.Errorf("message %d is record %d", seq, r.Seq)
+			}
+			if err == nil {
+				err = fn(r)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
 }

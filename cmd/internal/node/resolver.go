@@ -164,8 +164,24 @@ func (r *Resolver) ready() []string {
 // intakePublisher is the resolver's way into the intake.
 type intakePublisher struct{ c *publish.Client }
 
-func (p intakePublisher) Publish(ctx context.Context, event []byte) error {
-	_, err := p.c.Publish(ctx, event)
+// Publish implements resolver.Publisher.
+func (p intakePublisher) Publish(ctx context.Context, events ...[]byte) []error {
+	answers, failed := p.c.PublishBatch(ctx, events)
+	errs := make([]error, len(events))
+	for i, a := range answers {
+		switch {
+		case a.Refusal != nil:
+			errs[i] = refusedBy(a.Refusal)
+		case a.Leaf == "":
+			errs[i] = refusedBy(failed)
+		}
+	}
+	return errs
+}
+
+// refusedBy says which of the resolver's errors it is that an event was not
+// taken.
+func refusedBy(err error) error {
 	var refused *publish.Refusal
 	switch {
 	case !errors.As(err, &refused) || refused.RetryAfter != nil:
