@@ -85,6 +85,7 @@ type LedgerOpened struct {
 	RecoveryKeySHA256 string  `json:"recovery_key_sha256"` // hex, of the offline recovery key's verifier string
 	SchemaSHA256      string  `json:"schema_sha256"`       // hex, digest of the embedded schemas
 	Software          string  `json:"software"`
+	WeekZone          *string `json:"week_zone,omitzero"` // IANA zone in which weeks begin; nil is UTC
 }
 
 // LedgerKeyRotated says that the log signs with NewKey from this record on. The

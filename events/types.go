@@ -29,6 +29,16 @@ const (
 	TypeFixRechecked                = "fix.rechecked"
 	TypeGraphWritten                = "graph.written"
 	TypeTelemetrySealed             = "telemetry.sealed"
+	TypeHypothesesRecorded          = "hypotheses.recorded"
+	TypeQuerySelected               = "query.selected"
+	TypeQueryExecuted               = "query.executed"
+	TypeEvidenceDelivered           = "evidence.delivered"
+	TypeDetectorScanned             = "detector.scanned"
+	TypeWeekClosed                  = "week.closed"
+	TypeAuditSampled                = "audit.sampled"
+	TypeCanaryStarted               = "canary.started"
+	TypeCanaryEnded                 = "canary.ended"
+	TypeRollbackTriggered           = "rollback.triggered"
 )
 
 // registry says how the data of each type and version that was ever written
@@ -62,6 +72,16 @@ var registry = map[typeVersion]constructor{
 	{TypeFixRechecked, 1}:                decodeAs[FixRechecked],
 	{TypeGraphWritten, 1}:                decodeAs[GraphWritten],
 	{TypeTelemetrySealed, 1}:             decodeAs[TelemetrySealed],
+	{TypeHypothesesRecorded, 1}:          decodeAs[HypothesesRecorded],
+	{TypeQuerySelected, 1}:               decodeAs[QuerySelected],
+	{TypeQueryExecuted, 1}:               decodeAs[QueryExecuted],
+	{TypeEvidenceDelivered, 1}:           decodeAs[EvidenceDelivered],
+	{TypeDetectorScanned, 1}:             decodeAs[DetectorScanned],
+	{TypeWeekClosed, 1}:                  decodeAs[WeekClosed],
+	{TypeAuditSampled, 1}:                decodeAs[AuditSampled],
+	{TypeCanaryStarted, 1}:               decodeAs[CanaryStarted],
+	{TypeCanaryEnded, 1}:                 decodeAs[CanaryEnded],
+	{TypeRollbackTriggered, 1}:           decodeAs[RollbackTriggered],
 }
 
 // Type is "ledger.opened".
@@ -144,6 +164,36 @@ func (*GraphWritten) Type() string { return TypeGraphWritten }
 
 // Type is "telemetry.sealed".
 func (*TelemetrySealed) Type() string { return TypeTelemetrySealed }
+
+// Type is "hypotheses.recorded".
+func (*HypothesesRecorded) Type() string { return TypeHypothesesRecorded }
+
+// Type is "query.selected".
+func (*QuerySelected) Type() string { return TypeQuerySelected }
+
+// Type is "query.executed".
+func (*QueryExecuted) Type() string { return TypeQueryExecuted }
+
+// Type is "evidence.delivered".
+func (*EvidenceDelivered) Type() string { return TypeEvidenceDelivered }
+
+// Type is "detector.scanned".
+func (*DetectorScanned) Type() string { return TypeDetectorScanned }
+
+// Type is "week.closed".
+func (*WeekClosed) Type() string { return TypeWeekClosed }
+
+// Type is "audit.sampled".
+func (*AuditSampled) Type() string { return TypeAuditSampled }
+
+// Type is "canary.started".
+func (*CanaryStarted) Type() string { return TypeCanaryStarted }
+
+// Type is "canary.ended".
+func (*CanaryEnded) Type() string { return TypeCanaryEnded }
+
+// Type is "rollback.triggered".
+func (*RollbackTriggered) Type() string { return TypeRollbackTriggered }
 
 // Type is the wire name that the event came with.
 func (u *Unknown) Type() string { return u.TypeName }
@@ -229,6 +279,36 @@ func (p *GraphWritten) Common() *Context { return &p.Context }
 // Common is the context block.
 func (p *TelemetrySealed) Common() *Context { return &p.Context }
 
+// Common is the context block.
+func (p *HypothesesRecorded) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *QuerySelected) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *QueryExecuted) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *EvidenceDelivered) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *DetectorScanned) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *WeekClosed) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *AuditSampled) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *CanaryStarted) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *CanaryEnded) Common() *Context { return &p.Context }
+
+// Common is the context block.
+func (p *RollbackTriggered) Common() *Context { return &p.Context }
+
 // Common is empty: nothing is known of an unknown type's data.
 func (*Unknown) Common() *Context { return &Context{} }
 
@@ -259,4 +339,14 @@ func (*OutcomeRecorded) sealed()             {}
 func (*FixRechecked) sealed()                {}
 func (*GraphWritten) sealed()                {}
 func (*TelemetrySealed) sealed()             {}
+func (*HypothesesRecorded) sealed()          {}
+func (*QuerySelected) sealed()               {}
+func (*QueryExecuted) sealed()               {}
+func (*EvidenceDelivered) sealed()           {}
+func (*DetectorScanned) sealed()             {}
+func (*WeekClosed) sealed()                  {}
+func (*AuditSampled) sealed()                {}
+func (*CanaryStarted) sealed()               {}
+func (*CanaryEnded) sealed()                 {}
+func (*RollbackTriggered) sealed()           {}
 func (*Unknown) sealed()                     {}

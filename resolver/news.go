@@ -61,7 +61,7 @@ func (n *news) learn(body []byte) {
 	}
 	switch ev.Type {
 	case events.TypeForeignAcknowledged, events.TypeClockStepped, events.TypePredictionArmed, events.TypePredictionResolved,
-		events.TypePredictionResolutionAmended:
+		events.TypePredictionResolutionAmended, events.TypeRollbackTriggered:
 	default:
 		return
 	}
@@ -75,6 +75,10 @@ func (n *news) learn(body []byte) {
 		}
 	case *events.ClockStepped:
 		n.stepped = true
+	case *events.RollbackTriggered: // of the fold beside, or an operator's
+		if role == "resolver" {
+			n.stored[uuidOf(ev.ID)] = sha256.Sum256(rec.Event)
+		}
 	default:
 		if role == "resolver" {
 			n.learnOwn(ev, rec)

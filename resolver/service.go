@@ -57,9 +57,24 @@ type ServiceConfig struct {
 	// State is the file that keeps the fold between starts; "" keeps none, and
 	// every start folds from record 1.
 	State string
+	// Beside makes a fold that runs beside the machine, over the same records;
+	// nil runs none.
+	Beside func() SideFold
 	// Poll is how often the checkpoint is looked at; 0 is 250 ms.
 	Poll time.Duration
 	Log  zerolog.Logger
+}
+
+// SideFold is what the service needs of a fold that runs beside its machine. Like
+// the machine it depends on the ledger alone.
+type SideFold interface {
+	// Apply takes the next record, as Machine.Apply does.
+	Apply(ledger.Record) ([]Emission, error)
+	// Rules names what Apply does; a state that other rules made is not restored.
+	Rules() string
+	// Save is one JSON value, and Restore takes it up again.
+	Save() ([]byte, error)
+	Restore([]byte) error
 }
 
 // Service keeps nothing that the ledger does not say: its state is a fold of
@@ -72,6 +87,7 @@ type Service struct {
 	cfg     ServiceConfig
 	mu      sync.Mutex // held while a record is applied and while a work list is made
 	machine *Machine
+	beside  SideFold // nil without one
 	sealers map[string]*Sealer
 
 	tree   ledger.Tree // over what was looked at; whole at each checkpoint
@@ -169,6 +185,9 @@ func (s *Service) reset() {
 	s.mu.Lock()
 	s.machine = NewMachine(s.machineConfig())
 	s.mu.Unlock()
+	if s.cfg.Beside != nil {
+		s.beside = s.cfg.Beside()
+	}
 	s.tree, s.tip, s.folded, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Tree{}, ledger.Hash{}
 	s.unproven, s.whole, s.saved = false, false, 0
 	s.bodies, s.pending, s.pendingBytes = nil, nil, 0
@@ -408,6 +427,14 @@ func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error 
 			return permanent{err}
 		}
 		s.tellSealer(rec)
+		if s.beside != nil {
+			more, err := s.beside.Apply(rec)
+			if err != nil {
+				s.broken = true
+				return permanent{err}
+			}
+			emissions = append(emissions, more...)
+		}
 		for _, e := range emissions {
 			s.publish(e)
 		}
@@ -530,7 +557,7 @@ func (s *Service) send(ctx context.Context, list []Emission) (left []Emission, a
 		case errors.Is(err, ErrConflict):
 			s.differs(e)
 		case errors.Is(err, ErrRefused):
-			return nil, permanent{fmt.Errorf("publish %s of %s: %w", e.Type, e.PredID, err)}
+			return nil, permanent{fmt.Errorf("publish %s %s: %w", e.Type, e.ID, err)}
 		default:
 			left, again = append(left, e), err
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/internal/durable"
 	"assay/ledger"
@@ -38,12 +39,13 @@ const saveEvery = 250_000
 
 // savedState is what the service knows behind a record that it has applied.
 type savedState struct {
-	Rules    string        `json:"rules"` // Service.rules
-	Leaf     string        `json:"leaf"`  // of the record at Machine.Seq
-	Frontier string        `json:"frontier"`
-	Sealed   []savedCursor `json:"sealed"`
-	Settled  int           `json:"settled"`
-	Machine  savedMachine  `json:"machine"`
+	Rules    string         `json:"rules"` // Service.rules
+	Leaf     string         `json:"leaf"`  // of the record at Machine.Seq
+	Frontier string         `json:"frontier"`
+	Sealed   []savedCursor  `json:"sealed"`
+	Settled  int            `json:"settled"`
+	Machine  savedMachine   `json:"machine"`
+	Beside   jsontext.Value `json:"beside,omitzero"` // of the fold beside the machine
 	done     map[ledger.Hash]struct{}
 	tree     *ledger.Tree
 	head     ledger.Hash
@@ -61,7 +63,11 @@ type savedCursor struct {
 // rules names all that the fold depends on beside the ledger.
 func (s *Service) rules() string {
 	r := s.cfg.Resolver
-	return hexSHA256([]byte(strings.Join([]string{Engine, s.cfg.Registry.HashString(), r.ID, r.Kind, r.Key, s.cfg.Source}, "\n")))
+	names := []string{Engine, s.cfg.Registry.HashString(), r.ID, r.Kind, r.Key, s.cfg.Source}
+	if s.beside != nil {
+		names = append(names, s.beside.Rules())
+	}
+	return hexSHA256([]byte(strings.Join(names, "\n")))
 }
 
 // save writes the state file if the service has moved and the ledger has all that
@@ -85,6 +91,12 @@ func (s *Service) encodeState() ([]byte, error) {
 	st := savedState{
 		Rules: s.rules(), Leaf: s.head.String(), Frontier: hex.EncodeToString(s.folded.EncodeFrontier()),
 		Settled: len(s.machine.done), Machine: s.machine.save(),
+	}
+	if s.beside != nil {
+		var err error
+		if st.Beside, err = s.beside.Save(); err != nil {
+			return nil, err
+		}
 	}
 	st.Machine.Seq = s.Applied() // a foreign message is behind the machine's last record
 	for source, sealer := range s.sealers {
@@ -210,6 +222,11 @@ func (s *Service) resume(ctx context.Context, raw []byte, cp ledger.Checkpoint) 
 	m, err := restoreMachine(s.machineConfig(), st.Machine, st.done)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errState, err)
+	}
+	if s.beside != nil {
+		if err := s.beside.Restore(st.Beside); err != nil {
+			return fmt.Errorf("%w: %w", errState, err)
+		}
 	}
 	for _, c := range st.Sealed {
 		if sealer := s.sealers[c.Source]; sealer != nil {

@@ -3,18 +3,24 @@
 package schema
 
 var types = [...]typeInfo{
+	{name: "audit.sampled", version: 1, urn: "urn:assay:audit.sampled:1", writers: []Role{RoleOperator}, check: (*scan).auditSampled},
 	{name: "blob.erased", version: 1, urn: "urn:assay:blob.erased:1", writers: []Role{RoleOperator}, check: (*scan).blobErased},
+	{name: "canary.ended", version: 1, urn: "urn:assay:canary.ended:1", writers: []Role{RoleOperator}, check: (*scan).canaryEnded},
+	{name: "canary.started", version: 1, urn: "urn:assay:canary.started:1", writers: []Role{RoleOperator}, check: (*scan).canaryStarted},
 	{name: "claim.recorded", version: 1, urn: "urn:assay:claim.recorded:1", writers: []Role{RoleAgent}, check: (*scan).claimRecorded},
 	{name: "claim.revised", version: 1, urn: "urn:assay:claim.revised:1", writers: []Role{RoleAgent}, check: (*scan).claimRevised},
 	{name: "clock.confirmed", version: 1, urn: "urn:assay:clock.confirmed:1", writers: []Role{RoleOperator}, check: (*scan).clockConfirmed},
 	{name: "clock.stepped", version: 1, urn: "urn:assay:clock.stepped:1", writers: []Role{RoleLogger}, check: (*scan).clockStepped},
 	{name: "clock.ticked", version: 1, urn: "urn:assay:clock.ticked:1", writers: []Role{RoleLogger}, check: (*scan).clockTicked},
+	{name: "detector.scanned", version: 1, urn: "urn:assay:detector.scanned:1", writers: []Role{RoleDetector}, check: (*scan).detectorScanned},
+	{name: "evidence.delivered", version: 1, urn: "urn:assay:evidence.delivered:1", writers: []Role{RoleDispatcher}, check: (*scan).evidenceDelivered},
 	{name: "experiment.executed", version: 1, urn: "urn:assay:experiment.executed:1", writers: []Role{RoleDispatcher}, check: (*scan).experimentExecuted},
 	{name: "experiment.observed", version: 1, urn: "urn:assay:experiment.observed:1", writers: []Role{RoleResolver}, check: (*scan).experimentObserved},
 	{name: "experiment.proposed", version: 1, urn: "urn:assay:experiment.proposed:1", writers: []Role{RoleAgent}, check: (*scan).experimentProposed},
 	{name: "fix.rechecked", version: 1, urn: "urn:assay:fix.rechecked:1", writers: []Role{RoleResolver, RoleOperator}, check: (*scan).fixRechecked},
 	{name: "gate.chosen", version: 1, urn: "urn:assay:gate.chosen:1", writers: []Role{RoleAgent}, check: (*scan).gateChosen},
 	{name: "graph.written", version: 1, urn: "urn:assay:graph.written:1", writers: []Role{RoleDispatcher, RoleAgent}, check: (*scan).graphWritten},
+	{name: "hypotheses.recorded", version: 1, urn: "urn:assay:hypotheses.recorded:1", writers: []Role{RoleAgent}, check: (*scan).hypothesesRecorded},
 	{name: "intake.rejected", version: 1, urn: "urn:assay:intake.rejected:1", writers: []Role{RoleLogger}, check: (*scan).intakeRejected},
 	{name: "ledger.foreign_acknowledged", version: 1, urn: "urn:assay:ledger.foreign_acknowledged:1", writers: []Role{RoleOperator}, check: (*scan).ledgerForeignAcknowledged},
 	{name: "ledger.key_rotated", version: 1, urn: "urn:assay:ledger.key_rotated:1", writers: []Role{RoleLogger}, check: (*scan).ledgerKeyRotated},
@@ -28,140 +34,186 @@ var types = [...]typeInfo{
 	{name: "prediction.resolution_amended", version: 1, urn: "urn:assay:prediction.resolution_amended:1", writers: []Role{RoleResolver}, check: (*scan).predictionResolutionAmended},
 	{name: "prediction.resolved", version: 1, urn: "urn:assay:prediction.resolved:1", writers: []Role{RoleResolver}, check: (*scan).predictionResolved},
 	{name: "prediction.withdrawn", version: 1, urn: "urn:assay:prediction.withdrawn:1", writers: []Role{RoleAgent}, check: (*scan).predictionWithdrawn},
+	{name: "query.executed", version: 1, urn: "urn:assay:query.executed:1", writers: []Role{RoleDispatcher}, check: (*scan).queryExecuted},
+	{name: "query.selected", version: 1, urn: "urn:assay:query.selected:1", writers: []Role{RoleAgent}, check: (*scan).querySelected},
+	{name: "rollback.triggered", version: 1, urn: "urn:assay:rollback.triggered:1", writers: []Role{RoleOperator, RoleResolver}, check: (*scan).rollbackTriggered},
 	{name: "telemetry.sealed", version: 1, urn: "urn:assay:telemetry.sealed:1", writers: []Role{RoleResolver}, check: (*scan).telemetrySealed},
 	{name: "tool.called", version: 1, urn: "urn:assay:tool.called:1", writers: []Role{RoleDispatcher, RoleAgent}, check: (*scan).toolCalled},
+	{name: "week.closed", version: 1, urn: "urn:assay:week.closed:1", writers: []Role{RoleLogger}, check: (*scan).weekClosed},
 }
 
 // lookup is nil for an unknown type.
 func lookup(typ []byte) *typeInfo {
 	switch string(typ) {
-	case "blob.erased":
+	case "audit.sampled":
 		return &types[0]
-	case "claim.recorded":
+	case "blob.erased":
 		return &types[1]
-	case "claim.revised":
+	case "canary.ended":
 		return &types[2]
-	case "clock.confirmed":
+	case "canary.started":
 		return &types[3]
-	case "clock.stepped":
+	case "claim.recorded":
 		return &types[4]
-	case "clock.ticked":
+	case "claim.revised":
 		return &types[5]
-	case "experiment.executed":
+	case "clock.confirmed":
 		return &types[6]
-	case "experiment.observed":
+	case "clock.stepped":
 		return &types[7]
-	case "experiment.proposed":
+	case "clock.ticked":
 		return &types[8]
-	case "fix.rechecked":
+	case "detector.scanned":
 		return &types[9]
-	case "gate.chosen":
+	case "evidence.delivered":
 		return &types[10]
-	case "graph.written":
+	case "experiment.executed":
 		return &types[11]
-	case "intake.rejected":
+	case "experiment.observed":
 		return &types[12]
-	case "ledger.foreign_acknowledged":
+	case "experiment.proposed":
 		return &types[13]
-	case "ledger.key_rotated":
+	case "fix.rechecked":
 		return &types[14]
-	case "ledger.opened":
+	case "gate.chosen":
 		return &types[15]
-	case "ledger.restored":
+	case "graph.written":
 		return &types[16]
-	case "logger.started":
+	case "hypotheses.recorded":
 		return &types[17]
-	case "opportunity.detected":
+	case "intake.rejected":
 		return &types[18]
-	case "outcome.recorded":
+	case "ledger.foreign_acknowledged":
 		return &types[19]
-	case "prediction.armed":
+	case "ledger.key_rotated":
 		return &types[20]
-	case "prediction.recorded":
+	case "ledger.opened":
 		return &types[21]
-	case "prediction.resolution_amended":
+	case "ledger.restored":
 		return &types[22]
-	case "prediction.resolved":
+	case "logger.started":
 		return &types[23]
-	case "prediction.withdrawn":
+	case "opportunity.detected":
 		return &types[24]
-	case "telemetry.sealed":
+	case "outcome.recorded":
 		return &types[25]
-	case "tool.called":
+	case "prediction.armed":
 		return &types[26]
+	case "prediction.recorded":
+		return &types[27]
+	case "prediction.resolution_amended":
+		return &types[28]
+	case "prediction.resolved":
+		return &types[29]
+	case "prediction.withdrawn":
+		return &types[30]
+	case "query.executed":
+		return &types[31]
+	case "query.selected":
+		return &types[32]
+	case "rollback.triggered":
+		return &types[33]
+	case "telemetry.sealed":
+		return &types[34]
+	case "tool.called":
+		return &types[35]
+	case "week.closed":
+		return &types[36]
 	}
 	return nil
 }
 
 var (
 	words0  = []string{"live", "hook", "otlp", "imported"}
-	words1  = []string{"context", "ref", "reason"}
-	words2  = []string{"KNOW", "RETRIEVE", "INFER", "ASK", "TEST", "ABSTAIN"}
-	words3  = []string{"positive", "negative", "none", "unknown"}
-	words4  = []string{"observation", "intervention", "counterfactual"}
-	words5  = []string{"rung", "cause", "effect"}
-	words6  = []string{"evidence_id", "sha256"}
-	words7  = []string{"variable", "value"}
-	words8  = []string{"operator", "tool", "memory", "summary", "other_agent"}
-	words9  = []string{"observation", "reported", "derived", "assumption"}
-	words10 = []string{"hypothesis", "asserted", "retracted"}
-	words11 = []string{"context", "claim_id", "status"}
-	words12 = []string{"context", "claim_id", "old_status", "new_status"}
-	words13 = []string{"context", "stepped_seq"}
-	words14 = []string{"context", "boot_id", "step_ns"}
-	words15 = []string{"context", "boot_id", "monotonic_delta_ns"}
-	words16 = []string{"n"}
-	words17 = []string{"temporal_only", "confounded", "above_base_rate", "controlled"}
-	words18 = []string{"windows", "confirmed", "episodes"}
-	words19 = []string{"kind"}
-	words20 = []string{"refs", "digest", "summary"}
-	words21 = []string{"none", "known", "knowable", "window_open"}
-	words22 = []string{"instrument", "record", "operator_report", "sandbox"}
-	words23 = []string{"telemetry", "operator", "sandbox"}
-	words24 = []string{"id", "kind", "key"}
-	words25 = []string{"confirmed", "refuted", "void", "unresolved"}
-	words26 = []string{"tool"}
-	words27 = []string{"==", "!=", "<", "<=", ">", ">="}
-	words28 = []string{"count", "increase", "max", "min", "avg", "last", "quantile"}
-	words29 = []string{"signal", "reduce", "op", "value"}
-	words30 = []string{"length", "reduce", "op", "value"}
-	words31 = []string{"labels"}
-	words32 = []string{"action_end", "recorded_at"}
-	words33 = []string{"anchor", "length"}
-	words34 = []string{"criterion_version", "window"}
-	words35 = []string{"application/json"}
-	words36 = []string{"1.0"}
-	words37 = []string{"specversion", "id", "source", "type", "time", "dataschema", "data"}
-	words38 = []string{"context", "exp_id", "tool_call_id"}
-	words39 = []string{"context", "exp_id", "observed"}
-	words40 = []string{"claim_id", "outcome"}
-	words41 = []string{"context", "exp_id", "discriminates"}
-	words42 = []string{"confirmed", "not_confirmed", "inconclusive"}
-	words43 = []string{"context", "claim_id", "result", "source", "direct"}
-	words44 = []string{"context", "action"}
-	words45 = []string{"add", "update", "remove"}
-	words46 = []string{"context", "op", "cause", "effect"}
-	words47 = []string{"context", "principal", "code", "size", "count"}
-	words48 = []string{"context", "seq", "sha256"}
-	words49 = []string{"context", "old_key", "new_key", "new_signature"}
-	words50 = []string{"context", "origin", "public_key", "recovery_key_sha256", "schema_sha256", "software"}
-	words51 = []string{"context", "size", "known_size", "known_root", "checkpoint", "accepted_by"}
-	words52 = []string{"context", "boot_id", "head_seq", "head_leaf", "software"}
-	words53 = []string{"why", "what_if", "which_fix", "root_cause", "will_x_help", "gap"}
-	words54 = []string{"context", "opportunity_id", "kind", "component", "detector_version", "text_span_hash"}
-	words55 = []string{"confirmed", "refuted"}
-	words56 = []string{"context", "what", "source", "direct"}
-	words57 = []string{"context", "pred_id", "registry_sha256", "window_open", "window_end", "cut_seq"}
-	words58 = []string{"context", "pred_id", "predicted_effect", "p", "criterion"}
-	words59 = []string{"late_telemetry", "corrected_telemetry", "engine", "operator_report"}
-	words60 = []string{"context", "pred_id", "supersedes", "cause", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
-	words61 = []string{"context", "pred_id", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
-	words62 = []string{"context", "pred_id"}
-	words63 = []string{"context", "source", "start", "end", "first", "last", "watermark", "sha256", "samples"}
-	words64 = []string{"cause", "effect"}
-	words65 = []string{"ok", "failed", "denied", "timeout"}
-	words66 = []string{"input_includes_cached", "input_excludes_cached"}
-	words67 = []string{"context", "tool_call_id", "tool", "status"}
+	words1  = []string{"claim", "prediction", "turn"}
+	words2  = []string{"kind", "id", "seq"}
+	words3  = []string{"apparent_success", "unresolved", "detector_negative"}
+	words4  = []string{"stratum", "population", "unlisted", "wanted", "cases"}
+	words5  = []string{"context", "week", "namespace", "method", "seed", "closed_seq", "strata"}
+	words6  = []string{"context", "ref", "reason"}
+	words7  = []string{"context", "canary_id", "reason"}
+	words8  = []string{"tool", "reversible"}
+	words9  = []string{"prediction_failure_rate", "repair_success_drop", "latency_ratio", "correctness_violation"}
+	words10 = []string{"metric"}
+	words11 = []string{"context", "canary_id", "policy", "actions", "cap_per_week", "criteria"}
+	words12 = []string{"KNOW", "RETRIEVE", "INFER", "ASK", "TEST", "ABSTAIN"}
+	words13 = []string{"positive", "negative", "none", "unknown"}
+	words14 = []string{"observation", "intervention", "counterfactual"}
+	words15 = []string{"rung", "cause", "effect"}
+	words16 = []string{"evidence_id", "sha256"}
+	words17 = []string{"variable", "value"}
+	words18 = []string{"operator", "tool", "memory", "summary", "other_agent"}
+	words19 = []string{"observation", "reported", "derived", "assumption"}
+	words20 = []string{"hypothesis", "asserted", "retracted"}
+	words21 = []string{"context", "claim_id", "status"}
+	words22 = []string{"context", "claim_id", "old_status", "new_status"}
+	words23 = []string{"context", "stepped_seq"}
+	words24 = []string{"context", "boot_id", "step_ns"}
+	words25 = []string{"context", "boot_id", "monotonic_delta_ns"}
+	words26 = []string{"n"}
+	words27 = []string{"temporal_only", "confounded", "above_base_rate", "controlled"}
+	words28 = []string{"windows", "confirmed", "episodes"}
+	words29 = []string{"kind"}
+	words30 = []string{"refs", "digest", "summary"}
+	words31 = []string{"none", "known", "knowable", "window_open"}
+	words32 = []string{"instrument", "record", "operator_report", "sandbox"}
+	words33 = []string{"telemetry", "operator", "sandbox"}
+	words34 = []string{"id", "kind", "key"}
+	words35 = []string{"confirmed", "refuted", "void", "unresolved"}
+	words36 = []string{"tool"}
+	words37 = []string{"==", "!=", "<", "<=", ">", ">="}
+	words38 = []string{"count", "increase", "max", "min", "avg", "last", "quantile"}
+	words39 = []string{"signal", "reduce", "op", "value"}
+	words40 = []string{"length", "reduce", "op", "value"}
+	words41 = []string{"labels"}
+	words42 = []string{"action_end", "recorded_at"}
+	words43 = []string{"anchor", "length"}
+	words44 = []string{"criterion_version", "window"}
+	words45 = []string{"stratum", "turns", "positive", "negative"}
+	words46 = []string{"context", "detector_version", "turns", "positive", "negative"}
+	words47 = []string{"application/json"}
+	words48 = []string{"1.0"}
+	words49 = []string{"specversion", "id", "source", "type", "time", "dataschema", "data"}
+	words50 = []string{"context", "evidence_id", "source_id", "sha256"}
+	words51 = []string{"context", "exp_id", "tool_call_id"}
+	words52 = []string{"context", "exp_id", "observed"}
+	words53 = []string{"claim_id", "outcome"}
+	words54 = []string{"context", "exp_id", "discriminates"}
+	words55 = []string{"confirmed", "not_confirmed", "inconclusive"}
+	words56 = []string{"context", "claim_id", "result", "source", "direct"}
+	words57 = []string{"context", "action"}
+	words58 = []string{"add", "update", "remove"}
+	words59 = []string{"context", "op", "cause", "effect"}
+	words60 = []string{"cause", "effect"}
+	words61 = []string{"id"}
+	words62 = []string{"context", "set_id", "alternatives"}
+	words63 = []string{"context", "principal", "code", "size", "count"}
+	words64 = []string{"context", "seq", "sha256"}
+	words65 = []string{"context", "old_key", "new_key", "new_signature"}
+	words66 = []string{"context", "origin", "public_key", "recovery_key_sha256", "schema_sha256", "software"}
+	words67 = []string{"context", "size", "known_size", "known_root", "checkpoint", "accepted_by"}
+	words68 = []string{"context", "boot_id", "head_seq", "head_leaf", "software"}
+	words69 = []string{"why", "what_if", "which_fix", "root_cause", "will_x_help", "gap"}
+	words70 = []string{"context", "opportunity_id", "kind", "component", "detector_version", "text_span_hash"}
+	words71 = []string{"confirmed", "refuted"}
+	words72 = []string{"context", "what", "source", "direct"}
+	words73 = []string{"context", "pred_id", "registry_sha256", "window_open", "window_end", "cut_seq"}
+	words74 = []string{"context", "pred_id", "predicted_effect", "p", "criterion"}
+	words75 = []string{"late_telemetry", "corrected_telemetry", "engine", "operator_report"}
+	words76 = []string{"context", "pred_id", "supersedes", "cause", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
+	words77 = []string{"context", "pred_id", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
+	words78 = []string{"context", "pred_id"}
+	words79 = []string{"context", "query_id", "tool_call_id"}
+	words80 = []string{"outcome"}
+	words81 = []string{"option"}
+	words82 = []string{"context", "query_id", "menu", "chosen"}
+	words83 = []string{"action_not_listed", "action_irreversible", "action_beyond_cap", "action_after_end", "action_after_rollback", "prediction_failure_rate", "repair_success_drop", "latency_ratio", "correctness_violation", "invalid_canary", "operator"}
+	words84 = []string{"context", "canary_id", "rule", "reason"}
+	words85 = []string{"context", "source", "start", "end", "first", "last", "watermark", "sha256", "samples"}
+	words86 = []string{"ok", "failed", "denied", "timeout"}
+	words87 = []string{"input_includes_cached", "input_excludes_cached"}
+	words88 = []string{"context", "tool_call_id", "tool", "status"}
+	words89 = []string{"context", "week", "zone", "start", "end"}
 )
 
 var pattern0 = pattern{
@@ -191,6 +243,57 @@ var pattern0 = pattern{
 }
 
 var pattern1 = pattern{
+	source:  "^([a-z][a-z0-9_-]{0,31}|bench/[a-z0-9_-]{1,64})$",
+	width:   9,
+	classes: &[256]uint8{45: 1, 47: 2, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 95: 1, 97: 3, 98: 4, 99: 5, 100: 3, 101: 6, 102: 3, 103: 3, 104: 7, 105: 3, 106: 3, 107: 3, 108: 3, 109: 3, 110: 8, 111: 3, 112: 3, 113: 3, 114: 3, 115: 3, 116: 3, 117: 3, 118: 3, 119: 3, 120: 3, 121: 3, 122: 3},
+	next: []uint16{
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 27, 18, 18, 18, 18, 0, 36, 0, 36, 36, 36, 36, 36, 36, 0, 36, 0, 36, 36, 36, 45, 36, 36, 0, 54, 0, 54, 54, 54, 54, 54, 54, 0, 54, 0, 54, 54, 54, 54, 54, 63, 0, 72, 0, 72, 72, 72, 72, 72, 72, 0, 72, 0, 72, 72, 81, 72, 72, 72,
+		0, 90, 0, 90, 90, 90, 90, 90, 90, 0, 90, 0, 90, 90, 90, 90, 99, 90, 0, 108, 0, 108, 108, 108, 108, 108, 108, 0, 108, 117, 108, 108, 108, 108, 108, 108, 0, 126, 0, 126, 126, 126, 126, 126, 126, 0, 135, 0, 135, 135, 135, 135, 135, 135, 0, 144, 0, 144, 144, 144, 144, 144, 144, 0, 153, 0, 153, 153, 153, 153, 153, 153,
+		0, 162, 0, 162, 162, 162, 162, 162, 162, 0, 171, 0, 171, 171, 171, 171, 171, 171, 0, 180, 0, 180, 180, 180, 180, 180, 180, 0, 189, 0, 189, 189, 189, 189, 189, 189, 0, 198, 0, 198, 198, 198, 198, 198, 198, 0, 207, 0, 207, 207, 207, 207, 207, 207, 0, 216, 0, 216, 216, 216, 216, 216, 216, 0, 225, 0, 225, 225, 225, 225, 225, 225,
+		0, 234, 0, 234, 234, 234, 234, 234, 234, 0, 243, 0, 243, 243, 243, 243, 243, 243, 0, 252, 0, 252, 252, 252, 252, 252, 252, 0, 261, 0, 261, 261, 261, 261, 261, 261, 0, 270, 0, 270, 270, 270, 270, 270, 270, 0, 279, 0, 279, 279, 279, 279, 279, 279, 0, 288, 0, 288, 288, 288, 288, 288, 288, 0, 297, 0, 297, 297, 297, 297, 297, 297,
+		0, 306, 0, 306, 306, 306, 306, 306, 306, 0, 315, 0, 315, 315, 315, 315, 315, 315, 0, 324, 0, 324, 324, 324, 324, 324, 324, 0, 333, 0, 333, 333, 333, 333, 333, 333, 0, 342, 0, 342, 342, 342, 342, 342, 342, 0, 351, 0, 351, 351, 351, 351, 351, 351, 0, 360, 0, 360, 360, 360, 360, 360, 360, 0, 369, 0, 369, 369, 369, 369, 369, 369,
+		0, 378, 0, 378, 378, 378, 378, 378, 378, 0, 387, 0, 387, 387, 387, 387, 387, 387, 0, 396, 0, 396, 396, 396, 396, 396, 396, 0, 405, 0, 405, 405, 405, 405, 405, 405, 0, 414, 0, 414, 414, 414, 414, 414, 414, 0, 423, 0, 423, 423, 423, 423, 423, 423, 0, 432, 0, 432, 432, 432, 432, 432, 432, 0, 441, 0, 441, 441, 441, 441, 441, 441,
+		0, 450, 0, 450, 450, 450, 450, 450, 450, 0, 459, 0, 459, 459, 459, 459, 459, 459, 0, 468, 0, 468, 468, 468, 468, 468, 468, 0, 477, 0, 477, 477, 477, 477, 477, 477, 0, 486, 0, 486, 486, 486, 486, 486, 486, 0, 495, 0, 495, 495, 495, 495, 495, 495, 0, 504, 0, 504, 504, 504, 504, 504, 504, 0, 513, 0, 513, 513, 513, 513, 513, 513,
+		0, 522, 0, 522, 522, 522, 522, 522, 522, 0, 531, 0, 531, 531, 531, 531, 531, 531, 0, 540, 0, 540, 540, 540, 540, 540, 540, 0, 549, 0, 549, 549, 549, 549, 549, 549, 0, 558, 0, 558, 558, 558, 558, 558, 558, 0, 567, 0, 567, 567, 567, 567, 567, 567, 0, 576, 0, 576, 576, 576, 576, 576, 576, 0, 585, 0, 585, 585, 585, 585, 585, 585,
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 594, 0, 594, 594, 594, 594, 594, 594, 0, 603, 0, 603, 603, 603, 603, 603, 603, 0, 612, 0, 612, 612, 612, 612, 612, 612, 0, 621, 0, 621, 621, 621, 621, 621, 621, 0, 630, 0, 630, 630, 630, 630, 630, 630, 0, 639, 0, 639, 639, 639, 639, 639, 639, 0, 648, 0, 648, 648, 648, 648, 648, 648,
+		0, 657, 0, 657, 657, 657, 657, 657, 657, 0, 666, 0, 666, 666, 666, 666, 666, 666, 0, 675, 0, 675, 675, 675, 675, 675, 675, 0, 684, 0, 684, 684, 684, 684, 684, 684, 0, 693, 0, 693, 693, 693, 693, 693, 693, 0, 702, 0, 702, 702, 702, 702, 702, 702, 0, 711, 0, 711, 711, 711, 711, 711, 711, 0, 720, 0, 720, 720, 720, 720, 720, 720,
+		0, 729, 0, 729, 729, 729, 729, 729, 729, 0, 738, 0, 738, 738, 738, 738, 738, 738, 0, 747, 0, 747, 747, 747, 747, 747, 747, 0, 756, 0, 756, 756, 756, 756, 756, 756, 0, 765, 0, 765, 765, 765, 765, 765, 765, 0, 774, 0, 774, 774, 774, 774, 774, 774, 0, 783, 0, 783, 783, 783, 783, 783, 783, 0, 792, 0, 792, 792, 792, 792, 792, 792,
+		0, 801, 0, 801, 801, 801, 801, 801, 801, 0, 810, 0, 810, 810, 810, 810, 810, 810, 0, 819, 0, 819, 819, 819, 819, 819, 819, 0, 828, 0, 828, 828, 828, 828, 828, 828, 0, 837, 0, 837, 837, 837, 837, 837, 837, 0, 846, 0, 846, 846, 846, 846, 846, 846, 0, 855, 0, 855, 855, 855, 855, 855, 855, 0, 864, 0, 864, 864, 864, 864, 864, 864,
+		0, 873, 0, 873, 873, 873, 873, 873, 873, 0, 882, 0, 882, 882, 882, 882, 882, 882, 0, 891, 0, 891, 891, 891, 891, 891, 891, 0, 900, 0, 900, 900, 900, 900, 900, 900, 0, 909, 0, 909, 909, 909, 909, 909, 909, 0, 918, 0, 918, 918, 918, 918, 918, 918, 0, 576, 0, 576, 576, 576, 576, 576, 576,
+	},
+	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: true, 67: true, 68: true, 69: true, 70: true, 71: true, 72: true, 73: true, 74: true, 75: true, 76: true, 77: true, 78: true, 79: true, 80: true, 81: true, 82: true, 83: true, 84: true, 85: true, 86: true, 87: true, 88: true, 89: true, 90: true, 91: true, 92: true, 93: true, 94: true, 95: true, 96: true, 97: true, 98: true, 99: true, 100: true, 101: true, 102: true, 103: false},
+}
+
+var pattern2 = pattern{
+	source:  "^[0-9a-f]{64}$",
+	width:   2,
+	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1},
+	next: []uint16{
+		0, 0, 0, 4, 0, 6, 0, 8, 0, 10, 0, 12, 0, 14, 0, 16,
+		0, 18, 0, 20, 0, 22, 0, 24, 0, 26, 0, 28, 0, 30, 0, 32,
+		0, 34, 0, 36, 0, 38, 0, 40, 0, 42, 0, 44, 0, 46, 0, 48,
+		0, 50, 0, 52, 0, 54, 0, 56, 0, 58, 0, 60, 0, 62, 0, 64,
+		0, 66, 0, 68, 0, 70, 0, 72, 0, 74, 0, 76, 0, 78, 0, 80,
+		0, 82, 0, 84, 0, 86, 0, 88, 0, 90, 0, 92, 0, 94, 0, 96,
+		0, 98, 0, 100, 0, 102, 0, 104, 0, 106, 0, 108, 0, 110, 0, 112,
+		0, 114, 0, 116, 0, 118, 0, 120, 0, 122, 0, 124, 0, 126, 0, 128,
+		0, 130, 0, 0,
+	},
+	final: []bool{65: true, 66: false},
+}
+
+var pattern3 = pattern{
+	source:  "^[0-9]{4}-W(0[1-9]|[1-4][0-9]|5[0-3])$",
+	width:   8,
+	classes: &[256]uint8{45: 1, 48: 2, 49: 3, 50: 3, 51: 3, 52: 4, 53: 5, 54: 6, 55: 6, 56: 6, 57: 6, 87: 7},
+	next: []uint16{
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 0, 0, 0, 24, 24, 24, 24, 24, 0, 0, 0, 32, 32, 32, 32, 32, 0, 0, 0, 40, 40, 40, 40, 40, 0, 0, 48, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 56, 0, 0, 64, 72, 72, 80, 0, 0,
+		0, 0, 0, 88, 88, 88, 88, 0, 0, 0, 88, 88, 88, 88, 88, 0, 0, 0, 88, 88, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+	},
+	final: []bool{11: true, 12: false},
+}
+
+var pattern4 = pattern{
 	source:  "^[a-z][a-z0-9_]{0,63}$",
 	width:   3,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 95: 1, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
@@ -208,7 +311,7 @@ var pattern1 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: false},
 }
 
-var pattern2 = pattern{
+var pattern5 = pattern{
 	source:  "^sha256:[0-9a-f]{64}$",
 	width:   9,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 2, 51: 1, 52: 1, 53: 3, 54: 4, 55: 1, 56: 1, 57: 1, 58: 5, 97: 6, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 104: 7, 115: 8},
@@ -227,25 +330,7 @@ var pattern2 = pattern{
 	final: []bool{72: true, 73: false},
 }
 
-var pattern3 = pattern{
-	source:  "^[0-9a-f]{64}$",
-	width:   2,
-	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1},
-	next: []uint16{
-		0, 0, 0, 4, 0, 6, 0, 8, 0, 10, 0, 12, 0, 14, 0, 16,
-		0, 18, 0, 20, 0, 22, 0, 24, 0, 26, 0, 28, 0, 30, 0, 32,
-		0, 34, 0, 36, 0, 38, 0, 40, 0, 42, 0, 44, 0, 46, 0, 48,
-		0, 50, 0, 52, 0, 54, 0, 56, 0, 58, 0, 60, 0, 62, 0, 64,
-		0, 66, 0, 68, 0, 70, 0, 72, 0, 74, 0, 76, 0, 78, 0, 80,
-		0, 82, 0, 84, 0, 86, 0, 88, 0, 90, 0, 92, 0, 94, 0, 96,
-		0, 98, 0, 100, 0, 102, 0, 104, 0, 106, 0, 108, 0, 110, 0, 112,
-		0, 114, 0, 116, 0, 118, 0, 120, 0, 122, 0, 124, 0, 126, 0, 128,
-		0, 130, 0, 0,
-	},
-	final: []bool{65: true, 66: false},
-}
-
-var pattern4 = pattern{
+var pattern6 = pattern{
 	source:  "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$",
 	width:   9,
 	classes: &[256]uint8{43: 1, 45: 2, 46: 3, 48: 4, 49: 4, 50: 4, 51: 4, 52: 4, 53: 4, 54: 5, 55: 5, 56: 5, 57: 5, 58: 6, 84: 7, 90: 8},
@@ -259,7 +344,7 @@ var pattern4 = pattern{
 	final: []bool{23: true, 37: false},
 }
 
-var pattern5 = pattern{
+var pattern7 = pattern{
 	source:  "^(0|-?([1-9][0-9]{0,17}|[1-8][0-9]{18}))$",
 	width:   5,
 	classes: &[256]uint8{45: 1, 48: 2, 49: 3, 50: 3, 51: 3, 52: 3, 53: 3, 54: 3, 55: 3, 56: 3, 57: 4},
@@ -273,7 +358,7 @@ var pattern5 = pattern{
 	final: []bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: false},
 }
 
-var pattern6 = pattern{
+var pattern8 = pattern{
 	source:  "^[!-~]+$",
 	width:   2,
 	classes: &[256]uint8{33: 1, 34: 1, 35: 1, 36: 1, 37: 1, 38: 1, 39: 1, 40: 1, 41: 1, 42: 1, 43: 1, 44: 1, 45: 1, 46: 1, 47: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 58: 1, 59: 1, 60: 1, 61: 1, 62: 1, 63: 1, 64: 1, 65: 1, 66: 1, 67: 1, 68: 1, 69: 1, 70: 1, 71: 1, 72: 1, 73: 1, 74: 1, 75: 1, 76: 1, 77: 1, 78: 1, 79: 1, 80: 1, 81: 1, 82: 1, 83: 1, 84: 1, 85: 1, 86: 1, 87: 1, 88: 1, 89: 1, 90: 1, 91: 1, 92: 1, 93: 1, 94: 1, 95: 1, 96: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 103: 1, 104: 1, 105: 1, 106: 1, 107: 1, 108: 1, 109: 1, 110: 1, 111: 1, 112: 1, 113: 1, 114: 1, 115: 1, 116: 1, 117: 1, 118: 1, 119: 1, 120: 1, 121: 1, 122: 1, 123: 1, 124: 1, 125: 1, 126: 1},
@@ -283,7 +368,7 @@ var pattern6 = pattern{
 	final: []bool{2: true, 3: false},
 }
 
-var pattern7 = pattern{
+var pattern9 = pattern{
 	source:  "^[a-z][a-z0-9_-]{0,31}/[a-z][a-z0-9_-]{0,31}$",
 	width:   4,
 	classes: &[256]uint8{45: 1, 47: 2, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 95: 1, 97: 3, 98: 3, 99: 3, 100: 3, 101: 3, 102: 3, 103: 3, 104: 3, 105: 3, 106: 3, 107: 3, 108: 3, 109: 3, 110: 3, 111: 3, 112: 3, 113: 3, 114: 3, 115: 3, 116: 3, 117: 3, 118: 3, 119: 3, 120: 3, 121: 3, 122: 3},
@@ -301,7 +386,7 @@ var pattern7 = pattern{
 	final: []bool{6: true, 8: true, 10: true, 12: true, 14: true, 16: true, 18: true, 20: true, 22: true, 24: true, 26: true, 28: true, 30: true, 32: true, 34: true, 36: true, 38: true, 40: true, 42: true, 44: true, 46: true, 48: true, 50: true, 52: true, 54: true, 56: true, 58: true, 60: true, 62: true, 64: true, 65: true, 66: true, 67: false},
 }
 
-var pattern8 = pattern{
+var pattern10 = pattern{
 	source:  "^[A-Za-z0-9+/]+={0,2}$",
 	width:   3,
 	classes: &[256]uint8{43: 1, 47: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 61: 2, 65: 1, 66: 1, 67: 1, 68: 1, 69: 1, 70: 1, 71: 1, 72: 1, 73: 1, 74: 1, 75: 1, 76: 1, 77: 1, 78: 1, 79: 1, 80: 1, 81: 1, 82: 1, 83: 1, 84: 1, 85: 1, 86: 1, 87: 1, 88: 1, 89: 1, 90: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 103: 1, 104: 1, 105: 1, 106: 1, 107: 1, 108: 1, 109: 1, 110: 1, 111: 1, 112: 1, 113: 1, 114: 1, 115: 1, 116: 1, 117: 1, 118: 1, 119: 1, 120: 1, 121: 1, 122: 1},
@@ -311,7 +396,7 @@ var pattern8 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: false},
 }
 
-var pattern9 = pattern{
+var pattern11 = pattern{
 	source:  "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
 	width:   3,
 	classes: &[256]uint8{45: 1, 48: 2, 49: 2, 50: 2, 51: 2, 52: 2, 53: 2, 54: 2, 55: 2, 56: 2, 57: 2, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2},
@@ -325,7 +410,7 @@ var pattern9 = pattern{
 	final: []bool{37: true, 38: false},
 }
 
-var pattern10 = pattern{
+var pattern12 = pattern{
 	source:  "^[0-9]{1,9}(ms|s|m|h|d)$",
 	width:   5,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 100: 2, 104: 2, 109: 3, 115: 4},
@@ -336,7 +421,7 @@ var pattern10 = pattern{
 	final: []bool{4: true, 5: true, 13: false},
 }
 
-var pattern11 = pattern{
+var pattern13 = pattern{
 	source:  "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$",
 	width:   3,
 	classes: &[256]uint8{45: 1, 46: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 65: 2, 66: 2, 67: 2, 68: 2, 69: 2, 70: 2, 71: 2, 72: 2, 73: 2, 74: 2, 75: 2, 76: 2, 77: 2, 78: 2, 79: 2, 80: 2, 81: 2, 82: 2, 83: 2, 84: 2, 85: 2, 86: 2, 87: 2, 88: 2, 89: 2, 90: 2, 95: 2, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
@@ -354,7 +439,7 @@ var pattern11 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: false},
 }
 
-var pattern12 = pattern{
+var pattern14 = pattern{
 	source:  "^[A-Za-z_][A-Za-z0-9_.:/-]{0,127}$",
 	width:   3,
 	classes: &[256]uint8{45: 1, 46: 1, 47: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 58: 1, 65: 2, 66: 2, 67: 2, 68: 2, 69: 2, 70: 2, 71: 2, 72: 2, 73: 2, 74: 2, 75: 2, 76: 2, 77: 2, 78: 2, 79: 2, 80: 2, 81: 2, 82: 2, 83: 2, 84: 2, 85: 2, 86: 2, 87: 2, 88: 2, 89: 2, 90: 2, 95: 2, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
@@ -380,7 +465,7 @@ var pattern12 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: true, 67: true, 68: true, 69: true, 70: true, 71: true, 72: true, 73: true, 74: true, 75: true, 76: true, 77: true, 78: true, 79: true, 80: true, 81: true, 82: true, 83: true, 84: true, 85: true, 86: true, 87: true, 88: true, 89: true, 90: true, 91: true, 92: true, 93: true, 94: true, 95: true, 96: true, 97: true, 98: true, 99: true, 100: true, 101: true, 102: true, 103: true, 104: true, 105: true, 106: true, 107: true, 108: true, 109: true, 110: true, 111: true, 112: true, 113: true, 114: true, 115: true, 116: true, 117: true, 118: true, 119: true, 120: true, 121: true, 122: true, 123: true, 124: true, 125: true, 126: true, 127: true, 128: true, 129: true, 130: false},
 }
 
-var pattern13 = pattern{
+var pattern15 = pattern{
 	source:  "^urn:assay:[a-z][a-z_.]*:[1-9][0-9]{0,3}$",
 	width:   12,
 	classes: &[256]uint8{46: 1, 48: 2, 49: 3, 50: 3, 51: 3, 52: 3, 53: 3, 54: 3, 55: 3, 56: 3, 57: 3, 58: 4, 95: 1, 97: 5, 98: 6, 99: 6, 100: 6, 101: 6, 102: 6, 103: 6, 104: 6, 105: 6, 106: 6, 107: 6, 108: 6, 109: 6, 110: 7, 111: 6, 112: 6, 113: 6, 114: 8, 115: 9, 116: 6, 117: 10, 118: 6, 119: 6, 120: 6, 121: 11, 122: 6},
@@ -392,7 +477,7 @@ var pattern13 = pattern{
 	final: []bool{14: true, 15: true, 16: true, 17: true, 18: false},
 }
 
-var pattern14 = pattern{
+var pattern16 = pattern{
 	source:  "^[0-9]{1,20}$",
 	width:   2,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1},
@@ -404,7 +489,7 @@ var pattern14 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: false},
 }
 
-var pattern15 = pattern{
+var pattern17 = pattern{
 	source:  "^[a-z][a-z_]*(\\.[a-z][a-z_]*)+$",
 	width:   4,
 	classes: &[256]uint8{46: 1, 95: 2, 97: 3, 98: 3, 99: 3, 100: 3, 101: 3, 102: 3, 103: 3, 104: 3, 105: 3, 106: 3, 107: 3, 108: 3, 109: 3, 110: 3, 111: 3, 112: 3, 113: 3, 114: 3, 115: 3, 116: 3, 117: 3, 118: 3, 119: 3, 120: 3, 121: 3, 122: 3},
@@ -414,7 +499,7 @@ var pattern15 = pattern{
 	final: []bool{4: true, 5: false},
 }
 
-var pattern16 = pattern{
+var pattern18 = pattern{
 	source:  "^[a-z0-9]{1,20}$",
 	width:   2,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 103: 1, 104: 1, 105: 1, 106: 1, 107: 1, 108: 1, 109: 1, 110: 1, 111: 1, 112: 1, 113: 1, 114: 1, 115: 1, 116: 1, 117: 1, 118: 1, 119: 1, 120: 1, 121: 1, 122: 1},
@@ -426,7 +511,7 @@ var pattern16 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: false},
 }
 
-func (s *scan) blobErased() bool {
+func (s *scan) auditSampled() bool {
 	start, ok := s.enter('{', "an object")
 	if !ok {
 		return false
@@ -435,15 +520,27 @@ func (s *scan) blobErased() bool {
 	for s.more('}') {
 		name, off := s.name()
 		switch string(name) {
+		case "closed_seq":
+			s.once(&seen, 5)
+			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
-		case "reason":
+		case "method":
+			s.once(&seen, 3)
+			ok = s.text(1, 256)
+		case "namespace":
 			s.once(&seen, 2)
-			ok = s.match(&pattern1, 0, 64)
-		case "ref":
+			ok = s.match(&pattern1, 0, 70)
+		case "seed":
+			s.once(&seen, 4)
+			ok = s.match(&pattern2, 0, 64)
+		case "strata":
+			s.once(&seen, 6)
+			ok = s.array(1, 8, (*scan).auditSampledStrataItem)
+		case "week":
 			s.once(&seen, 1)
-			ok = s.match(&pattern2, 0, 71)
+			ok = s.match(&pattern3, 0, 8)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -451,9 +548,9 @@ func (s *scan) blobErased() bool {
 			return false
 		}
 	}
-	const required = 1<<3 - 1
+	const required = 1<<7 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words1)
+		return s.missing(start, seen, required, words5)
 	}
 	return true
 }
@@ -541,6 +638,254 @@ func (s *scan) commonCost() bool {
 	return true
 }
 
+func (s *scan) auditSampledStrataItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cases":
+			s.once(&seen, 4)
+			ok = s.array(0, 256, (*scan).auditSampledStrataItemCasesItem)
+		case "population":
+			s.once(&seen, 1)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "stratum":
+			s.once(&seen, 0)
+			ok = s.enum(words3)
+		case "unlisted":
+			s.once(&seen, 2)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "wanted":
+			s.once(&seen, 3)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<5 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words4)
+	}
+	return true
+}
+
+func (s *scan) auditSampledStrataItemCasesItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "kind":
+			s.once(&seen, 0)
+			ok = s.enum(words1)
+		case "seq":
+			s.once(&seen, 2)
+			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words2)
+	}
+	return true
+}
+
+func (s *scan) blobErased() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "reason":
+			s.once(&seen, 2)
+			ok = s.match(&pattern4, 0, 64)
+		case "ref":
+			s.once(&seen, 1)
+			ok = s.match(&pattern5, 0, 71)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words6)
+	}
+	return true
+}
+
+func (s *scan) canaryEnded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "canary_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "reason":
+			s.once(&seen, 2)
+			ok = s.match(&pattern4, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words7)
+	}
+	return true
+}
+
+func (s *scan) canaryStarted() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "actions":
+			s.once(&seen, 3)
+			ok = s.array(1, 64, (*scan).canaryStartedActionsItem)
+		case "canary_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "cap_per_week":
+			s.once(&seen, 4)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "criteria":
+			s.once(&seen, 5)
+			ok = s.array(1, 16, (*scan).canaryStartedCriteriaItem)
+		case "policy":
+			s.once(&seen, 2)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<6 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words11)
+	}
+	return true
+}
+
+func (s *scan) canaryStartedActionsItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "reversible":
+			s.once(&seen, 1)
+			ok = s.boolean()
+		case "target":
+			s.once(&seen, 2)
+			ok = s.null() || s.text(1, 256)
+		case "tool":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words8)
+	}
+	return true
+}
+
+func (s *scan) canaryStartedCriteriaItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "baseline":
+			s.once(&seen, 1)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "metric":
+			s.once(&seen, 0)
+			ok = s.enum(words9)
+		case "min_n":
+			s.once(&seen, 2)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "threshold":
+			s.once(&seen, 3)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "tool":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(1, 256)
+		case "window_s":
+			s.once(&seen, 5)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words10)
+	}
+	return true
+}
+
 func (s *scan) claimRecorded() bool {
 	start, ok := s.enter('{', "an object")
 	if !ok {
@@ -553,7 +898,7 @@ func (s *scan) claimRecorded() bool {
 		switch string(name) {
 		case "action":
 			s.once(&seen, 3)
-			ok = s.null() || s.enum(words2)
+			ok = s.null() || s.enum(words12)
 		case "assumptions":
 			s.once(&seen, 4)
 			ok = s.null() || s.array(0, 32, func(s *scan) bool { return s.text(0, 2000) })
@@ -595,7 +940,7 @@ func (s *scan) claimRecorded() bool {
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "status":
 			s.once(&seen, 2)
-			ok = s.enum(words10)
+			ok = s.enum(words20)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -605,7 +950,7 @@ func (s *scan) claimRecorded() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words11)
+		return s.missing(start, seen, required, words21)
 	}
 	if given == 0 || given&(given-1) != 0 {
 		return s.fail(start, CodeBadValue, "want exactly one of edge, proposition")
@@ -636,10 +981,10 @@ func (s *scan) claimRecordedEdge() bool {
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
 		case "polarity":
 			s.once(&seen, 5)
-			ok = s.null() || s.enum(words3)
+			ok = s.null() || s.enum(words13)
 		case "rung":
 			s.once(&seen, 0)
-			ok = s.enum(words4)
+			ok = s.enum(words14)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -649,7 +994,7 @@ func (s *scan) claimRecordedEdge() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words5)
+		return s.missing(start, seen, required, words15)
 	}
 	return true
 }
@@ -668,7 +1013,7 @@ func (s *scan) claimRecordedEvidenceSnapshotsItem() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "sha256":
 			s.once(&seen, 1)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -678,7 +1023,7 @@ func (s *scan) claimRecordedEvidenceSnapshotsItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words6)
+		return s.missing(start, seen, required, words16)
 	}
 	return true
 }
@@ -697,7 +1042,7 @@ func (s *scan) claimRecordedProposition() bool {
 			ok = s.null() || s.text(0, 2000)
 		case "valid_time":
 			s.once(&seen, 3)
-			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
 		case "value":
 			s.once(&seen, 1)
 			ok = s.text(0, 2000)
@@ -713,7 +1058,7 @@ func (s *scan) claimRecordedProposition() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words7)
+		return s.missing(start, seen, required, words17)
 	}
 	return true
 }
@@ -729,7 +1074,7 @@ func (s *scan) commonProvenance() bool {
 		switch string(name) {
 		case "channel":
 			s.once(&seen, 0)
-			ok = s.null() || s.enum(words8)
+			ok = s.null() || s.enum(words18)
 		case "freshness":
 			s.once(&seen, 1)
 			ok = s.null() || s.commonFreshness()
@@ -741,7 +1086,7 @@ func (s *scan) commonProvenance() bool {
 			ok = s.null() || s.commonLineage()
 		case "origin":
 			s.once(&seen, 4)
-			ok = s.null() || s.enum(words9)
+			ok = s.null() || s.enum(words19)
 		case "scope":
 			s.once(&seen, 5)
 			ok = s.null() || s.text(0, 2000)
@@ -769,16 +1114,16 @@ func (s *scan) commonFreshness() bool {
 		switch string(name) {
 		case "observed_at":
 			s.once(&seen, 0)
-			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
 		case "superseded_by":
 			s.once(&seen, 1)
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "valid_time":
 			s.once(&seen, 2)
-			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
 		case "verified_at":
 			s.once(&seen, 3)
-			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -865,10 +1210,10 @@ func (s *scan) claimRevised() bool {
 			ok = s.commonContext()
 		case "new_status":
 			s.once(&seen, 3)
-			ok = s.enum(words10)
+			ok = s.enum(words20)
 		case "old_status":
 			s.once(&seen, 2)
-			ok = s.enum(words10)
+			ok = s.enum(words20)
 		case "trigger_evidence_id":
 			s.once(&seen, 4)
 			ok = s.null() || s.match(&pattern0, 0, 128)
@@ -881,7 +1226,7 @@ func (s *scan) claimRevised() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words12)
+		return s.missing(start, seen, required, words22)
 	}
 	return true
 }
@@ -913,7 +1258,7 @@ func (s *scan) clockConfirmed() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words13)
+		return s.missing(start, seen, required, words23)
 	}
 	return true
 }
@@ -935,7 +1280,7 @@ func (s *scan) clockStepped() bool {
 			ok = s.commonContext()
 		case "step_ns":
 			s.once(&seen, 2)
-			ok = s.match(&pattern5, 0, 20)
+			ok = s.match(&pattern7, 0, 20)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -945,7 +1290,7 @@ func (s *scan) clockStepped() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words14)
+		return s.missing(start, seen, required, words24)
 	}
 	return true
 }
@@ -977,7 +1322,7 @@ func (s *scan) clockTicked() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words15)
+		return s.missing(start, seen, required, words25)
 	}
 	return true
 }
@@ -996,7 +1341,7 @@ func (s *scan) commonAttribution() bool {
 			ok = s.null() || s.commonControls()
 		case "kind":
 			s.once(&seen, 0)
-			ok = s.enum(words17)
+			ok = s.enum(words27)
 		case "others":
 			s.once(&seen, 2)
 			ok = s.null() || s.array(0, 64, func(s *scan) bool {
@@ -1014,7 +1359,7 @@ func (s *scan) commonAttribution() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words19)
+		return s.missing(start, seen, required, words29)
 	}
 	return true
 }
@@ -1043,7 +1388,7 @@ func (s *scan) commonControls() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words16)
+		return s.missing(start, seen, required, words26)
 	}
 	return true
 }
@@ -1081,7 +1426,7 @@ func (s *scan) commonPlacebo() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words18)
+		return s.missing(start, seen, required, words28)
 	}
 	return true
 }
@@ -1097,7 +1442,7 @@ func (s *scan) commonEvidence() bool {
 		switch string(name) {
 		case "digest":
 			s.once(&seen, 1)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "outcomes":
 			s.once(&seen, 3)
 			ok = s.null() || s.array(0, 64, func(s *scan) bool {
@@ -1105,7 +1450,7 @@ func (s *scan) commonEvidence() bool {
 			})
 		case "refs":
 			s.once(&seen, 0)
-			ok = s.array(0, 512, func(s *scan) bool { return s.match(&pattern3, 0, 64) })
+			ok = s.array(0, 512, func(s *scan) bool { return s.match(&pattern2, 0, 64) })
 		case "summary":
 			s.once(&seen, 2)
 			ok = s.text(0, 2000)
@@ -1118,7 +1463,7 @@ func (s *scan) commonEvidence() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words20)
+		return s.missing(start, seen, required, words30)
 	}
 	return true
 }
@@ -1137,10 +1482,10 @@ func (s *scan) commonResolver() bool {
 			ok = s.text(1, 256)
 		case "key":
 			s.once(&seen, 2)
-			ok = s.match(&pattern6, 0, 256)
+			ok = s.match(&pattern8, 0, 256)
 		case "kind":
 			s.once(&seen, 1)
-			ok = s.enum(words23)
+			ok = s.enum(words33)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1150,7 +1495,7 @@ func (s *scan) commonResolver() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words24)
+		return s.missing(start, seen, required, words34)
 	}
 	return true
 }
@@ -1176,7 +1521,7 @@ func (s *scan) criterion() bool {
 			ok = s.null() || s.array(1, 64, func(s *scan) bool { return s.criterionClause() })
 		case "allowed_lateness":
 			s.once(&seen, 4)
-			ok = s.null() || s.match(&pattern10, 0, 12)
+			ok = s.null() || s.match(&pattern12, 0, 12)
 		case "any":
 			s.once(&seen, 5)
 			if s.next() != 'n' {
@@ -1197,10 +1542,10 @@ func (s *scan) criterion() bool {
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 1})
 		case "expires_after":
 			s.once(&seen, 9)
-			ok = s.null() || s.match(&pattern10, 0, 12)
+			ok = s.null() || s.match(&pattern12, 0, 12)
 		case "max_skew":
 			s.once(&seen, 10)
-			ok = s.null() || s.match(&pattern10, 0, 12)
+			ok = s.null() || s.match(&pattern12, 0, 12)
 		case "window":
 			s.once(&seen, 1)
 			ok = s.criterionWindow()
@@ -1213,7 +1558,7 @@ func (s *scan) criterion() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words34)
+		return s.missing(start, seen, required, words44)
 	}
 	if given == 0 || given&(given-1) != 0 {
 		return s.fail(start, CodeBadValue, "want exactly one of all, any")
@@ -1232,7 +1577,7 @@ func (s *scan) criterionAction() bool {
 		switch string(name) {
 		case "execute_by":
 			s.once(&seen, 1)
-			ok = s.null() || s.match(&pattern10, 0, 12)
+			ok = s.null() || s.match(&pattern12, 0, 12)
 		case "target":
 			s.once(&seen, 2)
 			ok = s.null() || s.text(1, 256)
@@ -1248,7 +1593,7 @@ func (s *scan) criterionAction() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words26)
+		return s.missing(start, seen, required, words36)
 	}
 	return true
 }
@@ -1264,7 +1609,7 @@ func (s *scan) criterionClause() bool {
 		switch string(name) {
 		case "hold_for":
 			s.once(&seen, 4)
-			ok = s.null() || s.match(&pattern10, 0, 12)
+			ok = s.null() || s.match(&pattern12, 0, 12)
 		case "labels":
 			s.once(&seen, 5)
 			ok = s.null() || s.criterionLabels()
@@ -1273,16 +1618,16 @@ func (s *scan) criterionClause() bool {
 			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 1000000000})
 		case "op":
 			s.once(&seen, 2)
-			ok = s.enum(words27)
+			ok = s.enum(words37)
 		case "q":
 			s.once(&seen, 7)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "reduce":
 			s.once(&seen, 1)
-			ok = s.enum(words28)
+			ok = s.enum(words38)
 		case "signal":
 			s.once(&seen, 0)
-			ok = s.match(&pattern12, 0, 128)
+			ok = s.match(&pattern14, 0, 128)
 		case "value":
 			s.once(&seen, 3)
 			ok = s.float(bounds{})
@@ -1295,7 +1640,7 @@ func (s *scan) criterionClause() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words29)
+		return s.missing(start, seen, required, words39)
 	}
 	return true
 }
@@ -1313,7 +1658,7 @@ func (s *scan) criterionLabels() bool {
 		name, off := s.name()
 		switch string(name) {
 		default:
-			ok = s.propertyName(name, start, off, &pattern11, CodeBadValue) && s.text(0, 256)
+			ok = s.propertyName(name, start, off, &pattern13, CodeBadValue) && s.text(0, 256)
 		}
 		if !ok {
 			return false
@@ -1333,16 +1678,16 @@ func (s *scan) criterionBaseline() bool {
 		switch string(name) {
 		case "length":
 			s.once(&seen, 0)
-			ok = s.match(&pattern10, 0, 12)
+			ok = s.match(&pattern12, 0, 12)
 		case "op":
 			s.once(&seen, 2)
-			ok = s.enum(words27)
+			ok = s.enum(words37)
 		case "q":
 			s.once(&seen, 4)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "reduce":
 			s.once(&seen, 1)
-			ok = s.enum(words28)
+			ok = s.enum(words38)
 		case "value":
 			s.once(&seen, 3)
 			ok = s.float(bounds{})
@@ -1355,7 +1700,7 @@ func (s *scan) criterionBaseline() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words30)
+		return s.missing(start, seen, required, words40)
 	}
 	return true
 }
@@ -1381,7 +1726,7 @@ func (s *scan) criterionControlsItem() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words31)
+		return s.missing(start, seen, required, words41)
 	}
 	return true
 }
@@ -1397,13 +1742,13 @@ func (s *scan) criterionCoverage() bool {
 		switch string(name) {
 		case "heartbeat":
 			s.once(&seen, 0)
-			ok = s.null() || s.match(&pattern12, 0, 128)
+			ok = s.null() || s.match(&pattern14, 0, 128)
 		case "interval":
 			s.once(&seen, 1)
-			ok = s.null() || s.match(&pattern10, 0, 12)
+			ok = s.null() || s.match(&pattern12, 0, 12)
 		case "max_gap":
 			s.once(&seen, 2)
-			ok = s.null() || s.match(&pattern10, 0, 12)
+			ok = s.null() || s.match(&pattern12, 0, 12)
 		case "min":
 			s.once(&seen, 3)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
@@ -1428,13 +1773,13 @@ func (s *scan) criterionWindow() bool {
 		switch string(name) {
 		case "anchor":
 			s.once(&seen, 0)
-			ok = s.enum(words32)
+			ok = s.enum(words42)
 		case "length":
 			s.once(&seen, 1)
-			ok = s.match(&pattern10, 0, 12)
+			ok = s.match(&pattern12, 0, 12)
 		case "offset":
 			s.once(&seen, 2)
-			ok = s.null() || s.match(&pattern10, 0, 12)
+			ok = s.null() || s.match(&pattern12, 0, 12)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1444,7 +1789,86 @@ func (s *scan) criterionWindow() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words33)
+		return s.missing(start, seen, required, words43)
+	}
+	return true
+}
+
+func (s *scan) detectorScanned() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "detector_version":
+			s.once(&seen, 1)
+			ok = s.text(1, 256)
+		case "negative":
+			s.once(&seen, 4)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "negative_turn_ids":
+			s.once(&seen, 5)
+			ok = s.null() || s.array(0, 512, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "positive":
+			s.once(&seen, 3)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "strata":
+			s.once(&seen, 6)
+			ok = s.null() || s.array(0, 64, (*scan).detectorScannedStrataItem)
+		case "turns":
+			s.once(&seen, 2)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<5 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words46)
+	}
+	return true
+}
+
+func (s *scan) detectorScannedStrataItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "negative":
+			s.once(&seen, 3)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "positive":
+			s.once(&seen, 2)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "stratum":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		case "turns":
+			s.once(&seen, 1)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words45)
 	}
 	return true
 }
@@ -1474,21 +1898,21 @@ func (s *scan) envelope() bool {
 			ok = s.data()
 		case "datacontenttype":
 			s.once(&seen, 9)
-			ok = s.enum(words35)
+			ok = s.enum(words47)
 		case "dataref":
 			s.once(&seen, 10)
 			ok = s.text(1, 512)
 		case "dataschema":
 			s.once(&seen, 5)
 			s.found.dataschema = s.i
-			ok = s.match(&pattern13, 0, 128)
+			ok = s.match(&pattern15, 0, 128)
 		case "episodeid":
 			s.once(&seen, 11)
 			ok = s.text(1, 128)
 		case "id":
 			s.once(&seen, 1)
 			s.found.id = s.i
-			ok = s.match(&pattern9, 0, 36)
+			ok = s.match(&pattern11, 0, 36)
 		case "sequence":
 			s.once(&seen, 12)
 			ok = s.envelopeSequence()
@@ -1497,20 +1921,20 @@ func (s *scan) envelope() bool {
 			ok = s.text(1, 256)
 		case "specversion":
 			s.once(&seen, 0)
-			ok = s.enum(words36)
+			ok = s.enum(words48)
 		case "subject":
 			s.once(&seen, 13)
 			ok = s.text(1, 256)
 		case "time":
 			s.once(&seen, 4)
 			s.found.time = s.i
-			ok = s.timestamp(&pattern4, 0, 35)
+			ok = s.timestamp(&pattern6, 0, 35)
 		case "type":
 			s.once(&seen, 3)
 			s.found.typ = s.i
-			ok = s.match(&pattern15, 0, 64)
+			ok = s.match(&pattern17, 0, 64)
 		default:
-			ok = s.propertyName(name, start, off, &pattern16, CodeUnknownField) && s.envelopeOther()
+			ok = s.propertyName(name, start, off, &pattern18, CodeUnknownField) && s.envelopeOther()
 		}
 		if !ok {
 			return false
@@ -1518,7 +1942,7 @@ func (s *scan) envelope() bool {
 	}
 	const required = 1<<7 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words37)
+		return s.missing(start, seen, required, words49)
 	}
 	return true
 }
@@ -1526,7 +1950,7 @@ func (s *scan) envelope() bool {
 func (s *scan) envelopeSequence() bool {
 	switch s.next() {
 	case '"':
-		return s.match(&pattern14, 0, 20)
+		return s.match(&pattern16, 0, 20)
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 	}
@@ -1543,6 +1967,50 @@ func (s *scan) envelopeOther() bool {
 		return s.integer(bounds{})
 	}
 	return s.fail(s.i, CodeWrongType, "want one of: string, boolean, integer")
+}
+
+func (s *scan) evidenceDelivered() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "evidence_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "observed_at":
+			s.once(&seen, 4)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+		case "scope":
+			s.once(&seen, 5)
+			ok = s.null() || s.text(0, 2000)
+		case "sha256":
+			s.once(&seen, 3)
+			ok = s.match(&pattern2, 0, 64)
+		case "source_id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "version":
+			s.once(&seen, 6)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words50)
+	}
+	return true
 }
 
 func (s *scan) experimentExecuted() bool {
@@ -1572,7 +2040,7 @@ func (s *scan) experimentExecuted() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words38)
+		return s.missing(start, seen, required, words51)
 	}
 	return true
 }
@@ -1607,7 +2075,7 @@ func (s *scan) experimentObserved() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words39)
+		return s.missing(start, seen, required, words52)
 	}
 	return true
 }
@@ -1645,7 +2113,7 @@ func (s *scan) experimentProposed() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words41)
+		return s.missing(start, seen, required, words54)
 	}
 	return true
 }
@@ -1674,7 +2142,7 @@ func (s *scan) experimentProposedPredictedItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words40)
+		return s.missing(start, seen, required, words53)
 	}
 	return true
 }
@@ -1702,10 +2170,10 @@ func (s *scan) fixRechecked() bool {
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
 		case "result":
 			s.once(&seen, 2)
-			ok = s.enum(words42)
+			ok = s.enum(words55)
 		case "source":
 			s.once(&seen, 3)
-			ok = s.enum(words22)
+			ok = s.enum(words32)
 		case "tool_call_id":
 			s.once(&seen, 6)
 			ok = s.null() || s.match(&pattern0, 0, 128)
@@ -1718,7 +2186,7 @@ func (s *scan) fixRechecked() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words43)
+		return s.missing(start, seen, required, words56)
 	}
 	return true
 }
@@ -1734,7 +2202,7 @@ func (s *scan) gateChosen() bool {
 		switch string(name) {
 		case "action":
 			s.once(&seen, 1)
-			ok = s.enum(words2)
+			ok = s.enum(words12)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
@@ -1753,7 +2221,7 @@ func (s *scan) gateChosen() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words44)
+		return s.missing(start, seen, required, words57)
 	}
 	return true
 }
@@ -1784,13 +2252,13 @@ func (s *scan) graphWritten() bool {
 			ok = s.text(1, 256)
 		case "observed_at":
 			s.once(&seen, 6)
-			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
 		case "op":
 			s.once(&seen, 1)
-			ok = s.enum(words45)
+			ok = s.enum(words58)
 		case "polarity":
 			s.once(&seen, 7)
-			ok = s.null() || s.enum(words3)
+			ok = s.null() || s.enum(words13)
 		case "relation_kind":
 			s.once(&seen, 8)
 			ok = s.null() || s.text(1, 256)
@@ -1815,7 +2283,151 @@ func (s *scan) graphWritten() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words46)
+		return s.missing(start, seen, required, words59)
+	}
+	return true
+}
+
+func (s *scan) hypothesesRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "alternatives":
+			s.once(&seen, 2)
+			ok = s.array(1, 64, (*scan).hypothesesRecordedAlternativesItem)
+		case "claim_id":
+			s.once(&seen, 3)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "other_p":
+			s.once(&seen, 4)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "question_id":
+			s.once(&seen, 5)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "set_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words62)
+	}
+	return true
+}
+
+func (s *scan) hypothesesRecordedAlternativesItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	var given uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "edge":
+			s.once(&seen, 1)
+			if s.next() != 'n' {
+				given |= 1 << 0
+			}
+			ok = s.null() || s.hypothesesRecordedAlternativesItemEdge()
+		case "id":
+			s.once(&seen, 0)
+			ok = s.match(&pattern0, 0, 128)
+		case "p":
+			s.once(&seen, 2)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "proposition":
+			s.once(&seen, 3)
+			if s.next() != 'n' {
+				given |= 1 << 1
+			}
+			ok = s.null() || s.hypothesesRecordedAlternativesItemProposition()
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words61)
+	}
+	if given == 0 || given&(given-1) != 0 {
+		return s.fail(start, CodeBadValue, "want exactly one of edge, proposition")
+	}
+	return true
+}
+
+func (s *scan) hypothesesRecordedAlternativesItemEdge() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cause":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		case "effect":
+			s.once(&seen, 1)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words60)
+	}
+	return true
+}
+
+func (s *scan) hypothesesRecordedAlternativesItemProposition() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "value":
+			s.once(&seen, 1)
+			ok = s.text(0, 2000)
+		case "variable":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words17)
 	}
 	return true
 }
@@ -1831,7 +2443,7 @@ func (s *scan) intakeRejected() bool {
 		switch string(name) {
 		case "code":
 			s.once(&seen, 2)
-			ok = s.match(&pattern1, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
@@ -1840,16 +2452,16 @@ func (s *scan) intakeRejected() bool {
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		case "event_id":
 			s.once(&seen, 5)
-			ok = s.null() || s.match(&pattern9, 0, 36)
+			ok = s.null() || s.match(&pattern11, 0, 36)
 		case "hmac":
 			s.once(&seen, 6)
-			ok = s.null() || s.match(&pattern3, 0, 64)
+			ok = s.null() || s.match(&pattern2, 0, 64)
 		case "pointer":
 			s.once(&seen, 7)
 			ok = s.null() || s.text(0, 1024)
 		case "principal":
 			s.once(&seen, 1)
-			ok = s.match(&pattern7, 0, 65)
+			ok = s.match(&pattern9, 0, 65)
 		case "size":
 			s.once(&seen, 3)
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
@@ -1862,7 +2474,7 @@ func (s *scan) intakeRejected() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words47)
+		return s.missing(start, seen, required, words63)
 	}
 	return true
 }
@@ -1884,7 +2496,7 @@ func (s *scan) ledgerForeignAcknowledged() bool {
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		case "sha256":
 			s.once(&seen, 2)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1894,7 +2506,7 @@ func (s *scan) ledgerForeignAcknowledged() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words48)
+		return s.missing(start, seen, required, words64)
 	}
 	return true
 }
@@ -1913,22 +2525,22 @@ func (s *scan) ledgerKeyRotated() bool {
 			ok = s.commonContext()
 		case "new_key":
 			s.once(&seen, 2)
-			ok = s.match(&pattern6, 0, 256)
+			ok = s.match(&pattern8, 0, 256)
 		case "new_signature":
 			s.once(&seen, 3)
-			ok = s.match(&pattern8, 4, 256)
+			ok = s.match(&pattern10, 4, 256)
 		case "old_key":
 			s.once(&seen, 1)
-			ok = s.match(&pattern6, 0, 256)
+			ok = s.match(&pattern8, 0, 256)
 		case "old_signature":
 			s.once(&seen, 4)
-			ok = s.null() || s.match(&pattern8, 4, 256)
+			ok = s.null() || s.match(&pattern10, 4, 256)
 		case "recovery_key":
 			s.once(&seen, 5)
-			ok = s.null() || s.match(&pattern6, 0, 256)
+			ok = s.null() || s.match(&pattern8, 0, 256)
 		case "recovery_signature":
 			s.once(&seen, 6)
-			ok = s.null() || s.match(&pattern8, 4, 256)
+			ok = s.null() || s.match(&pattern10, 4, 256)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1938,7 +2550,7 @@ func (s *scan) ledgerKeyRotated() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words49)
+		return s.missing(start, seen, required, words65)
 	}
 	return true
 }
@@ -1960,16 +2572,19 @@ func (s *scan) ledgerOpened() bool {
 			ok = s.text(1, 256)
 		case "public_key":
 			s.once(&seen, 2)
-			ok = s.match(&pattern6, 0, 256)
+			ok = s.match(&pattern8, 0, 256)
 		case "recovery_key_sha256":
 			s.once(&seen, 3)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "schema_sha256":
 			s.once(&seen, 4)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "software":
 			s.once(&seen, 5)
 			ok = s.text(1, 256)
+		case "week_zone":
+			s.once(&seen, 6)
+			ok = s.null() || s.text(1, 256)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1979,7 +2594,7 @@ func (s *scan) ledgerOpened() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words50)
+		return s.missing(start, seen, required, words66)
 	}
 	return true
 }
@@ -2004,7 +2619,7 @@ func (s *scan) ledgerRestored() bool {
 			ok = s.commonContext()
 		case "known_root":
 			s.once(&seen, 3)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "known_size":
 			s.once(&seen, 2)
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
@@ -2020,7 +2635,7 @@ func (s *scan) ledgerRestored() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words51)
+		return s.missing(start, seen, required, words67)
 	}
 	return true
 }
@@ -2042,7 +2657,7 @@ func (s *scan) loggerStarted() bool {
 			ok = s.commonContext()
 		case "head_leaf":
 			s.once(&seen, 3)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "head_seq":
 			s.once(&seen, 2)
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -2058,7 +2673,7 @@ func (s *scan) loggerStarted() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words52)
+		return s.missing(start, seen, required, words68)
 	}
 	return true
 }
@@ -2083,7 +2698,7 @@ func (s *scan) opportunityDetected() bool {
 			ok = s.text(1, 256)
 		case "kind":
 			s.once(&seen, 2)
-			ok = s.enum(words53)
+			ok = s.enum(words69)
 		case "opportunity_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
@@ -2092,7 +2707,7 @@ func (s *scan) opportunityDetected() bool {
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "text_span_hash":
 			s.once(&seen, 5)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2102,7 +2717,7 @@ func (s *scan) opportunityDetected() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words54)
+		return s.missing(start, seen, required, words70)
 	}
 	return true
 }
@@ -2130,19 +2745,19 @@ func (s *scan) outcomeRecorded() bool {
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
 		case "observed_at":
 			s.once(&seen, 6)
-			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
 		case "pred_id":
 			s.once(&seen, 7)
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "pred_principal":
 			s.once(&seen, 8)
-			ok = s.null() || s.match(&pattern7, 0, 65)
+			ok = s.null() || s.match(&pattern9, 0, 65)
 		case "source":
 			s.once(&seen, 2)
-			ok = s.enum(words22)
+			ok = s.enum(words32)
 		case "verdict":
 			s.once(&seen, 9)
-			ok = s.null() || s.enum(words55)
+			ok = s.null() || s.enum(words71)
 		case "what":
 			s.once(&seen, 1)
 			ok = s.text(0, 2000)
@@ -2155,7 +2770,7 @@ func (s *scan) outcomeRecorded() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words56)
+		return s.missing(start, seen, required, words72)
 	}
 	return true
 }
@@ -2180,13 +2795,13 @@ func (s *scan) predictionArmed() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "registry_sha256":
 			s.once(&seen, 2)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "window_end":
 			s.once(&seen, 4)
-			ok = s.timestamp(&pattern4, 0, 35)
+			ok = s.timestamp(&pattern6, 0, 35)
 		case "window_open":
 			s.once(&seen, 3)
-			ok = s.timestamp(&pattern4, 0, 35)
+			ok = s.timestamp(&pattern6, 0, 35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2196,7 +2811,7 @@ func (s *scan) predictionArmed() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words57)
+		return s.missing(start, seen, required, words73)
 	}
 	return true
 }
@@ -2240,7 +2855,7 @@ func (s *scan) predictionRecorded() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words58)
+		return s.missing(start, seen, required, words74)
 	}
 	return true
 }
@@ -2259,13 +2874,13 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.commonAttribution()
 		case "cause":
 			s.once(&seen, 3)
-			ok = s.enum(words59)
+			ok = s.enum(words75)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
 		case "criterion_sha256":
 			s.once(&seen, 8)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "cut_seq":
 			s.once(&seen, 6)
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -2277,16 +2892,16 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.commonEvidence()
 		case "foreknowledge":
 			s.once(&seen, 10)
-			ok = s.enum(words21)
+			ok = s.enum(words31)
 		case "pred_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
 		case "reason":
 			s.once(&seen, 14)
-			ok = s.null() || s.match(&pattern1, 0, 64)
+			ok = s.null() || s.match(&pattern4, 0, 64)
 		case "registry_sha256":
 			s.once(&seen, 9)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "resolver":
 			s.once(&seen, 13)
 			ok = s.commonResolver()
@@ -2295,10 +2910,10 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.boolean()
 		case "supersedes":
 			s.once(&seen, 2)
-			ok = s.match(&pattern9, 0, 36)
+			ok = s.match(&pattern11, 0, 36)
 		case "verdict":
 			s.once(&seen, 4)
-			ok = s.enum(words25)
+			ok = s.enum(words35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2308,7 +2923,7 @@ func (s *scan) predictionResolutionAmended() bool {
 	}
 	const required = 1<<14 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words60)
+		return s.missing(start, seen, required, words76)
 	}
 	return true
 }
@@ -2330,7 +2945,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.commonContext()
 		case "criterion_sha256":
 			s.once(&seen, 6)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "cut_seq":
 			s.once(&seen, 4)
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -2342,7 +2957,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.commonEvidence()
 		case "foreknowledge":
 			s.once(&seen, 8)
-			ok = s.enum(words21)
+			ok = s.enum(words31)
 		case "pointer":
 			s.once(&seen, 12)
 			ok = s.null() || s.text(0, 1024)
@@ -2351,10 +2966,10 @@ func (s *scan) predictionResolved() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "reason":
 			s.once(&seen, 13)
-			ok = s.null() || s.match(&pattern1, 0, 64)
+			ok = s.null() || s.match(&pattern4, 0, 64)
 		case "registry_sha256":
 			s.once(&seen, 7)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "resolver":
 			s.once(&seen, 11)
 			ok = s.commonResolver()
@@ -2363,7 +2978,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.boolean()
 		case "verdict":
 			s.once(&seen, 2)
-			ok = s.enum(words25)
+			ok = s.enum(words35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2373,7 +2988,7 @@ func (s *scan) predictionResolved() bool {
 	}
 	const required = 1<<12 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words61)
+		return s.missing(start, seen, required, words77)
 	}
 	return true
 }
@@ -2405,7 +3020,208 @@ func (s *scan) predictionWithdrawn() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words62)
+		return s.missing(start, seen, required, words78)
+	}
+	return true
+}
+
+func (s *scan) queryExecuted() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "cost":
+			s.once(&seen, 3)
+			ok = s.null() || s.commonCost()
+		case "query_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "tool_call_id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words79)
+	}
+	return true
+}
+
+func (s *scan) querySelected() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "chosen":
+			s.once(&seen, 3)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "cost_unit":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(1, 256)
+		case "menu":
+			s.once(&seen, 2)
+			ok = s.array(1, 64, (*scan).querySelectedMenuItem)
+		case "query_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "set_id":
+			s.once(&seen, 5)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words82)
+	}
+	return true
+}
+
+func (s *scan) querySelectedMenuItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "expected_cost":
+			s.once(&seen, 1)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "expected_information":
+			s.once(&seen, 2)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "option":
+			s.once(&seen, 0)
+			ok = s.match(&pattern0, 0, 128)
+		case "predicted":
+			s.once(&seen, 3)
+			ok = s.null() || s.array(0, 64, (*scan).querySelectedMenuItemPredictedItem)
+		case "tool":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words81)
+	}
+	return true
+}
+
+func (s *scan) querySelectedMenuItemPredictedItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "outcome":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		case "p":
+			s.once(&seen, 1)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words80)
+	}
+	return true
+}
+
+func (s *scan) rollbackTriggered() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "baseline":
+			s.once(&seen, 4)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "canary_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "cut_seq":
+			s.once(&seen, 5)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		case "evidence_seqs":
+			s.once(&seen, 6)
+			ok = s.null() || s.array(0, 256, func(s *scan) bool {
+				return s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+			})
+		case "n":
+			s.once(&seen, 7)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "reason":
+			s.once(&seen, 3)
+			ok = s.text(0, 2000)
+		case "resolver":
+			s.once(&seen, 8)
+			ok = s.null() || s.commonResolver()
+		case "rule":
+			s.once(&seen, 2)
+			ok = s.enum(words83)
+		case "threshold":
+			s.once(&seen, 9)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "value":
+			s.once(&seen, 10)
+			ok = s.null() || s.float(bounds{})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words84)
 	}
 	return true
 }
@@ -2424,10 +3240,10 @@ func (s *scan) telemetrySealed() bool {
 			ok = s.commonContext()
 		case "earliest":
 			s.once(&seen, 9)
-			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
 		case "end":
 			s.once(&seen, 3)
-			ok = s.timestamp(&pattern4, 0, 35)
+			ok = s.timestamp(&pattern6, 0, 35)
 		case "first":
 			s.once(&seen, 4)
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
@@ -2439,16 +3255,16 @@ func (s *scan) telemetrySealed() bool {
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 		case "sha256":
 			s.once(&seen, 7)
-			ok = s.match(&pattern3, 0, 64)
+			ok = s.match(&pattern2, 0, 64)
 		case "source":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
 		case "start":
 			s.once(&seen, 2)
-			ok = s.timestamp(&pattern4, 0, 35)
+			ok = s.timestamp(&pattern6, 0, 35)
 		case "watermark":
 			s.once(&seen, 6)
-			ok = s.timestamp(&pattern4, 0, 35)
+			ok = s.timestamp(&pattern6, 0, 35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2458,7 +3274,7 @@ func (s *scan) telemetrySealed() bool {
 	}
 	const required = 1<<9 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words63)
+		return s.missing(start, seen, required, words85)
 	}
 	return true
 }
@@ -2474,7 +3290,7 @@ func (s *scan) toolCalled() bool {
 		switch string(name) {
 		case "args_hash":
 			s.once(&seen, 4)
-			ok = s.null() || s.match(&pattern3, 0, 64)
+			ok = s.null() || s.match(&pattern2, 0, 64)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
@@ -2483,7 +3299,7 @@ func (s *scan) toolCalled() bool {
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
 		case "ended_at":
 			s.once(&seen, 6)
-			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
 		case "error":
 			s.once(&seen, 7)
 			ok = s.null() || s.text(0, 2000)
@@ -2495,16 +3311,16 @@ func (s *scan) toolCalled() bool {
 			ok = s.null() || s.text(1, 256)
 		case "result_hash":
 			s.once(&seen, 10)
-			ok = s.null() || s.match(&pattern3, 0, 64)
+			ok = s.null() || s.match(&pattern2, 0, 64)
 		case "returned_edges":
 			s.once(&seen, 11)
 			ok = s.null() || s.array(0, 64, (*scan).toolCalledReturnedEdgesItem)
 		case "started_at":
 			s.once(&seen, 12)
-			ok = s.null() || s.timestamp(&pattern4, 0, 35)
+			ok = s.null() || s.timestamp(&pattern6, 0, 35)
 		case "status":
 			s.once(&seen, 3)
-			ok = s.enum(words65)
+			ok = s.enum(words86)
 		case "target":
 			s.once(&seen, 13)
 			ok = s.null() || s.text(1, 256)
@@ -2519,7 +3335,7 @@ func (s *scan) toolCalled() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "usage_convention":
 			s.once(&seen, 15)
-			ok = s.null() || s.enum(words66)
+			ok = s.null() || s.enum(words87)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2529,7 +3345,7 @@ func (s *scan) toolCalled() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words67)
+		return s.missing(start, seen, required, words88)
 	}
 	return true
 }
@@ -2558,7 +3374,7 @@ func (s *scan) toolCalledReturnedEdgesItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words64)
+		return s.missing(start, seen, required, words60)
 	}
 	return true
 }
@@ -2587,6 +3403,44 @@ func (s *scan) toolCalledTokens() bool {
 		if !ok {
 			return false
 		}
+	}
+	return true
+}
+
+func (s *scan) weekClosed() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "end":
+			s.once(&seen, 4)
+			ok = s.timestamp(&pattern6, 0, 35)
+		case "start":
+			s.once(&seen, 3)
+			ok = s.timestamp(&pattern6, 0, 35)
+		case "week":
+			s.once(&seen, 1)
+			ok = s.match(&pattern3, 0, 8)
+		case "zone":
+			s.once(&seen, 2)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<5 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words89)
 	}
 	return true
 }

@@ -1,16 +1,19 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"assay/cmd/internal/node"
 	"assay/ledger/broker"
+	"assay/ledger/logger"
 )
 
 type initCmd struct {
 	OfflineDir string   `help:"Where the bootstrap and recovery seeds go; keep it off this machine. Default: DIR-offline." type:"path" placeholder:"DIR"`
 	Origin     string   `help:"Name of the log in its checkpoints, such as example.com/ledger. Default: made up from the host's name."`
+	TZ         string   `name:"tz" help:"IANA time zone in which the ledger's weeks begin, for good. Default: UTC." placeholder:"ZONE"`
 	NATS       string   `name:"nats" help:"Open the ledger on the external broker at this address, which runs on the rendered configuration." placeholder:"URL"`
 	Peer       []string `help:"Broker of a cluster, given three times: a name and the address for clients and the other brokers. Makes keys and a directory for each, and stops there: run init again, without, once they run." placeholder:"NAME=HOST[:4222[:6222]]"`
 	RenderOnly bool     `help:"Make keys and the broker's configuration and stop: start an external broker on it, then run init again with --nats."`
@@ -27,10 +30,16 @@ func (c *initCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.TZ != "" && (c.RenderOnly || len(peers) > 0) {
+		return usageError("--tz belongs to the init that opens the ledger")
+	}
 	r, err := node.Init(a.ctx, node.InitConfig{
 		Dir: a.dir, OfflineDir: c.OfflineDir, Origin: c.Origin, NATS: c.NATS, Peers: peers, RenderOnly: c.RenderOnly,
-		Log: a.log, Software: software(),
+		WeekZone: c.TZ, Log: a.log, Software: software(),
 	})
+	if errors.Is(err, logger.ErrZone) {
+		return usageError("%w", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -40,6 +49,9 @@ func (c *initCmd) Run(a *app) error {
 			fmt.Fprintf(w, "principal   %s\n", p)
 		}
 		fmt.Fprintf(w, "broker      %s\n", r.Config)
+		if r.WeekZone != "" {
+			fmt.Fprintf(w, "weeks       %s\n", r.WeekZone)
+		}
 		for _, n := range r.Nodes {
 			fmt.Fprintf(w, "node        %s at %s:%d, %s\n", n.Name, n.Host, n.Client, n.Dir)
 		}

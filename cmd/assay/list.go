@@ -14,7 +14,7 @@ import (
 )
 
 type listCmd struct {
-	Kind      string `arg:"" help:"blobs, claims, episodes, experiments, opportunities, orphans, parked, predictions, rejections, sequences, skews or tool_calls."`
+	Kind      string `arg:"" help:"audits, blobs, canaries, claims, episodes, experiments, hypotheses, opportunities, orphans, parked, predictions, queries, rejections, scans, sequences, shadow, skews, tool_calls or weeks."`
 	Namespace string `help:"Namespace to list." default:"production"`
 	Limit     int    `help:"List at most this many." default:"1000"`
 }
@@ -26,19 +26,7 @@ func (c *listCmd) Run(a *app) error {
 	if c.Limit < 1 {
 		return usageError("--limit must be positive")
 	}
-	if err := a.dir.Check(); err != nil {
-		return err
-	}
-	var out node.Listed
-	err := node.Ask(a.ctx, a.dir.Socket(), "GET", "/list", url.Values{
-		"kind": {c.Kind}, "namespace": {c.Namespace}, "limit": {strconv.Itoa(c.Limit)},
-	}, &out)
-	if isNotServed(err) {
-		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			out, err = node.List(a.dir, s, c.Kind, c.Namespace, c.Limit)
-			return err
-		})
-	}
+	out, err := a.list(c.Kind, c.Namespace, c.Limit)
 	if err != nil {
 		return err
 	}
@@ -50,4 +38,21 @@ func (c *listCmd) Run(a *app) error {
 			fmt.Fprintf(a.stderr, "there are more than %d; give a larger --limit\n", c.Limit)
 		}
 	})
+}
+
+// list asks the running projector, or reads the views when none runs.
+func (a *app) list(kind, namespace string, limit int) (out node.Listed, err error) {
+	if err := a.dir.Check(); err != nil {
+		return out, err
+	}
+	err = node.Ask(a.ctx, a.dir.Socket(), "GET", "/list", url.Values{
+		"kind": {kind}, "namespace": {namespace}, "limit": {strconv.Itoa(limit)},
+	}, &out)
+	if isNotServed(err) {
+		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
+			out, err = node.List(a.dir, s, kind, namespace, limit)
+			return err
+		})
+	}
+	return out, err
 }

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // the logger's weeks must not depend on the host's files
 
 	"github.com/alecthomas/kong"
 	"github.com/rs/zerolog"
@@ -80,6 +81,8 @@ type cli struct {
 	Resolve     resolveCmd     `cmd:"" help:"Recompute every resolution from ledger and segments and compare it with the stored one."`
 	Score       scoreCmd       `cmd:"" help:"Compute the metrics, with their denominators."`
 	Criterion   criterionCmd   `cmd:"" help:"Check a prediction's criterion, or try it on telemetry."`
+	Audit       auditCmd       `cmd:"" help:"Draw and check the week's sample of cases that people label."`
+	Canary      canaryCmd      `cmd:"" help:"Look at bounded rollouts and what rolled them back."`
 	Key         keyCmd         `cmd:"" help:"List and change the key that signs the ledger."`
 	Foreign     foreignCmd     `cmd:"" help:"Deal with messages that the logger did not write."`
 	Witness     witnessCmd     `cmd:"" help:"Cosign the checkpoints of logs, as long as each extends the one before it."`

@@ -17,10 +17,18 @@ import (
 
 type showCmd struct {
 	evidenceFlags
-	Ref string `arg:"" name:"seq|id" help:"Record number, or the id of an event, claim, prediction, experiment, opportunity or tool call."`
+	Ref       string `arg:"" name:"seq|id" help:"Record number, or the id of an event, claim, prediction, experiment, opportunity, tool call, set of hypotheses, query or canary. Or shadow, and a claim's id."`
+	Claim     string `arg:"" optional:"" name:"claim" help:"With shadow: the claim."`
+	Namespace string `help:"With shadow: namespace of the claim." default:"production"`
 }
 
 func (c *showCmd) Run(a *app) error {
+	if c.Ref == view.Shadow && c.Claim != "" {
+		return c.shadow(a)
+	}
+	if c.Claim != "" {
+		return usageError("show takes one id, or shadow and a claim's")
+	}
 	if seq, err := strconv.ParseUint(c.Ref, 10, 64); err == nil && seq > 0 {
 		v, err := c.record(a, ledger.Seq(seq))
 		if err == nil {
@@ -48,6 +56,25 @@ func (c *showCmd) Run(a *app) error {
 		return err
 	}
 	return a.printJSON(found)
+}
+
+// shadow shows a claim as it stood before its outcome was known.
+func (c *showCmd) shadow(a *app) error {
+	if err := a.dir.Check(); err != nil {
+		return err
+	}
+	sc := &view.ShadowCase{}
+	err := node.Ask(a.ctx, a.dir.Socket(), "GET", "/shadow", url.Values{"claim": {c.Claim}, "namespace": {c.Namespace}}, sc)
+	if isNotServed(err) {
+		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
+			sc, err = node.ShowShadow(s, c.Namespace, c.Claim)
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return a.printJSON(sc)
 }
 
 // blob says what became of the content that the event names; nil when it names

@@ -110,6 +110,9 @@ type Config struct {
 	Prepare func(path string, data []byte, mode fs.FileMode) (Pending, error)
 	// Observer is told of each batch; nil tells nobody.
 	Observer Observer
+	// WeekZone is the IANA time zone in which weeks begin, for Genesis to write
+	// into record 1, where every start finds it; "" is UTC.
+	WeekZone string
 	// Software names this build in ledger.opened and logger.started.
 	Software string
 	Log      zerolog.Logger
@@ -222,6 +225,9 @@ type position struct {
 	seq  ledger.Seq
 	leaf ledger.Hash
 	time time.Time // ledger time
+	// since is the time of the last record that counts for weeks: all but those
+	// that bypass week.closed. It is not stored; see findSince.
+	since time.Time
 }
 
 // Status is what an operator sees of a running logger.
@@ -328,13 +334,15 @@ func (l *Logger) announce(ctx context.Context) error {
 	}
 	l.w.ownQueue = nil
 	l.w.compareClock()
-	b := l.w.build()
-	if err := l.w.settle(ctx, b, <-l.w.send(ctx, b)); err != nil {
-		l.w.drop(b)
-		return fmt.Errorf("append logger.started: %w", err)
-	}
-	if err := l.w.finish(b); err != nil {
-		return err
+	for begun := false; !begun; begun = l.w.started { // week.closed may go before it
+		b := l.w.build()
+		if err := l.w.settle(ctx, b, <-l.w.send(ctx, b)); err != nil {
+			l.w.drop(b)
+			return fmt.Errorf("append logger.started: %w", err)
+		}
+		if err := l.w.finish(b); err != nil {
+			return err
+		}
 	}
 	if err := l.rotate(ctx); err != nil {
 		return err

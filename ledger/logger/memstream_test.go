@@ -598,12 +598,50 @@ func (h *house) consistent() ledger.Report {
 	if r.Verdict != ledger.Consistent {
 		h.t.Fatalf("audit: %s %s", r.Verdict, deref(r.Finding))
 	}
+	if faults := weekFaults(h.s.all()); len(faults) > 0 {
+		h.t.Fatalf("weeks: %s", strings.Join(faults, "; "))
+	}
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	if len(h.s.breaches) > 0 {
 		h.t.Fatalf("breaches: %s", strings.Join(h.s.breaches, "; "))
 	}
 	return r
+}
+
+// weekFaults: where the week changes, in UTC, there is week.closed for the one
+// that ended, and nowhere else. What goes in before anything else may go in does
+// not count.
+func weekFaults(bodies [][]byte) (faults []string) {
+	var before, closed string
+	for i, body := range bodies {
+		r, err := ledger.ParseRecord(body)
+		if err != nil {
+			continue // a foreign message has no time
+		}
+		ev, err := events.Decode(r.Event)
+		if err != nil {
+			return append(faults, fmt.Sprintf("record %d: %v", i+1, err))
+		}
+		switch ev.Data.(type) {
+		case *events.LedgerRestored, *events.ForeignAcknowledged, *events.ClockStepped:
+			continue
+		}
+		year, n := r.RecordedAt.ISOWeek()
+		week, want := fmt.Sprintf("%d-W%02d", year, n), ""
+		if before != "" && week != before {
+			want = before
+		}
+		closed = ""
+		if d, ok := ev.Data.(*events.WeekClosed); ok {
+			closed = d.Week
+		}
+		if closed != want {
+			faults = append(faults, fmt.Sprintf("record %d of %s, behind one of %s, closes %q", i+1, week, before, closed))
+		}
+		before = week
+	}
+	return faults
 }
 
 // fullySigned is consistent with a checkpoint over everything.

@@ -71,7 +71,7 @@ func TestAnyFaultsKeepThePromises(t *testing.T) {
 	})
 }
 
-var durations = []time.Duration{0, time.Second, 11 * time.Second, time.Hour}
+var durations = []time.Duration{0, time.Second, 11 * time.Second, time.Hour, 80 * time.Hour}
 
 // submit sends the events, as one batch or one by one, into random faults.
 func (w *world) submit(raws [][]byte) {

@@ -43,7 +43,13 @@ func (l *Logger) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.recoveryHash = recoveryHashOf(opening)
+	opened := openedBy(opening)
+	if opened != nil {
+		l.recoveryHash = strings.ToLower(opened.RecoveryKeySHA256)
+	}
+	if l.w.zone, err = LoadZone(zoneOf(opened)); err != nil {
+		return fmt.Errorf("record 1: %w", err)
+	}
 	l.mu.Lock()
 	l.signed = cps[0]
 	l.mu.Unlock()
@@ -70,6 +76,9 @@ func (l *Logger) recover(ctx context.Context) error {
 		return err
 	}
 	if err := c.end(head.Last); err != nil {
+		return err
+	}
+	if err := l.findSince(ctx); err != nil {
 		return err
 	}
 	l.matched = cps[0].Size

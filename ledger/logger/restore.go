@@ -125,7 +125,6 @@ func (l *Logger) restored(ctx context.Context, loss Loss) (err error) {
 
 func (l *Logger) declare(ctx context.Context, loss Loss) error {
 	component, capture := "assay restore", "live"
-	l.w.started = true // logger.started comes with the next start
 	own, err := l.w.encode(&events.LedgerRestored{
 		Context: events.Context{Component: &component, Capture: &capture},
 		Size:    loss.Size, KnownSize: loss.KnownSize, KnownRoot: loss.KnownRoot.String(),
@@ -134,8 +133,10 @@ func (l *Logger) declare(ctx context.Context, loss Loss) error {
 	if err != nil {
 		return fmt.Errorf("ledger.restored: %w", err)
 	}
-	l.w.ownQueue = []ownEvent{own}
-	b := l.w.build()
+	// Nothing goes before it; logger.started comes with the next start.
+	l.w.readClock()
+	b := &batch{first: l.w.tip.seq + 1}
+	l.w.chain(b, Principal, Namespace, own.typ, own.raw)
 	if err := l.w.settle(ctx, b, l.cfg.Stream.Append(ctx, b.first, b.msgs)); err != nil {
 		return fmt.Errorf("append ledger.restored: %w", err)
 	}

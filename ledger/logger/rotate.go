@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/mod/sumdb/note"
@@ -233,12 +232,6 @@ func (l *Logger) swapKey() error {
 
 // appendRotation appends the record and takes it into the ring.
 func (l *Logger) appendRotation(ctx context.Context, rot *ledger.Rotation) error {
-	optional := func(s string) *string {
-		if s == "" {
-			return nil
-		}
-		return &s
-	}
 	l.w.own(&events.LedgerKeyRotated{
 		Context: ownContext(), OldKey: rot.Old, NewKey: rot.New,
 		OldSignature: optional(rot.OldSignature), NewSignature: rot.NewSignature,
@@ -270,20 +263,25 @@ func (k *Keys) inForce(f Files) error {
 	return nil
 }
 
-// recoveryHashOf reads what record 1 commits to; "" where it is no
-// ledger.opened, so that no recovery is valid.
-func recoveryHashOf(body []byte) string {
+// optional is nil for the empty string.
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// openedBy is the content of record 1; nil where it is no ledger.opened, so that
+// no recovery is valid.
+func openedBy(body []byte) *events.LedgerOpened {
 	r, err := ledger.ParseRecord(body)
 	if err != nil {
-		return ""
+		return nil
 	}
 	ev, err := events.Decode(r.Event)
 	if err != nil {
-		return ""
+		return nil
 	}
-	opened, ok := ev.Data.(*events.LedgerOpened)
-	if !ok {
-		return ""
-	}
-	return strings.ToLower(opened.RecoveryKeySHA256)
+	opened, _ := ev.Data.(*events.LedgerOpened)
+	return opened
 }

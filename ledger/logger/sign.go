@@ -53,6 +53,9 @@ func (l *Logger) sign() error {
 // checkpoint signs it. Calling it again after an interruption goes on from
 // there; on an opened ledger it does nothing. Only init calls it.
 func Genesis(ctx context.Context, cfg Config, recoveryKeySHA256 string) error {
+	if _, err := LoadZone(cfg.WeekZone); err != nil {
+		return err
+	}
 	l, err := alone(cfg)
 	if err != nil {
 		return err
@@ -111,7 +114,7 @@ func (l *Logger) openLedger(ctx context.Context, recoveryKeySHA256 string) error
 	l.w.started = true // no logger.started before there is a ledger
 	l.w.own(&events.LedgerOpened{
 		Context: ownContext(), Origin: l.keys.origin(), PublicKey: l.keys.Verifier(),
-		RecoveryKeySHA256: recoveryKeySHA256, SchemaSHA256: schema.Digest(), Software: l.cfg.Software,
+		RecoveryKeySHA256: recoveryKeySHA256, SchemaSHA256: schema.Digest(), Software: l.cfg.Software, WeekZone: optional(l.cfg.WeekZone),
 	})
 	b := l.w.build()
 	if err := l.w.settle(ctx, b, l.cfg.Stream.Append(ctx, b.first, b.msgs)); err != nil {
@@ -138,12 +141,14 @@ func (l *Logger) adoptOpening(ctx context.Context, recoveryKeySHA256 string) err
 	switch opened, ok := ev.Data.(*events.LedgerOpened); {
 	case !ok || opened.PublicKey != l.keys.Verifier() || r.Seq != 1 || r.Prev != ledger.Hash{}:
 		return fmt.Errorf("record 1 does not open a ledger of this key: %w", ErrFork)
+	case l.cfg.WeekZone != "" && l.cfg.WeekZone != zoneOf(opened):
+		return fmt.Errorf("%w: it is %s", ErrOtherZone, zoneOf(opened))
 	case opened.RecoveryKeySHA256 != recoveryKeySHA256:
 		return fmt.Errorf("record 1 commits to another recovery key than %s: %w", recoveryKeySHA256, ErrFork)
 	}
 	w := &l.w
 	w.tree.Append(r.Leaf())
-	w.head = position{1, r.Leaf(), r.RecordedAt}
+	w.head = position{1, r.Leaf(), r.RecordedAt, r.RecordedAt}
 	w.tip = w.head
 	kb := l.index.db.NewBatch()
 	defer kb.Close()

@@ -573,6 +573,9 @@ func (s *sim) audit() {
 		s.violate("audit: %s %s, %d records are not signed, %d are foreign, want %d",
 			r.Verdict, deref(r.Finding), *r.UnsignedTail, len(r.Foreign), len(s.stream.foreign))
 	}
+	if faults := weekFaults(s.stream.stored); len(faults) > 0 && !s.stream.intruded {
+		s.violate("weeks: %s", strings.Join(faults, "; "))
+	}
 	for _, ev := range s.events {
 		if n := at[ev.who.ID()+" "+string(ev.raw)]; ev.acked && n != 1 || n > 1 {
 			s.violate("%s is stored %d times (acked: %v)", ev.id, n, ev.acked)

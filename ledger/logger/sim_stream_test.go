@@ -31,6 +31,7 @@ type simStream struct {
 	// frozen says that bodies are not what was stored: the operator put an
 	// older or another copy in place. Nothing may be appended to it.
 	frozen         bool
+	intruded       bool // another logger's record is there, which closes no week
 	appends, reads uint64
 }
 
@@ -300,6 +301,7 @@ func (st *simStream) intrude(ev *simEvent) {
 	if h.RecordedAt.Before(st.time) {
 		h.RecordedAt = st.time
 	}
+	st.intruded = true
 	h.RecordedAt = h.RecordedAt.Add(time.Nanosecond) // never the very bytes that this one may send
 	st.fence(seq)
 	st.store(ledger.AppendRecord(nil, h, raw))

@@ -81,7 +81,8 @@ type simEvent struct {
 
 // simClock is the bubble's time with the wall clock stepped.
 type simClock struct {
-	began      time.Time
+	began      time.Time // by the bubble's clock
+	start      time.Time // what the wall clock said then
 	mu         sync.Mutex
 	step, pass time.Duration
 }
@@ -89,7 +90,7 @@ type simClock struct {
 func (c *simClock) Wall() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Date(2026, 10, 3, 12, 0, 0, 0, time.UTC).Add(time.Since(c.began) + c.pass + c.step)
+	return c.start.Add(time.Since(c.began) + c.pass + c.step)
 }
 
 func (c *simClock) Monotonic() time.Duration {
@@ -124,7 +125,11 @@ func newSim(t *testing.T, dir string, seed uint64) *sim {
 		byRaw: map[string]*simEvent{}, raws: map[string]int{}, disk: kvtest.NewDisk(),
 		files: simFiles{durable: map[string][]byte{}, renamed: map[string][]byte{}},
 	}
-	s.clock = &simClock{began: s.began}
+	// Half of the schedules soon meet the end of a week.
+	s.clock = &simClock{began: s.began, start: time.Date(2026, 10, 3, 12, 0, 0, 0, time.UTC)}
+	if seed%2 == 1 {
+		s.clock.start = time.Date(2026, 10, 4, 23, 59, 30, 0, time.UTC)
+	}
 	s.free.Store(1 << 40)
 	s.hostility = drawHostility(s.rng)
 	s.stream = newSimStream(s, []int{1, 3, 25, 25, 5000}[s.rng.IntN(5)])

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,6 +43,9 @@ type writer struct {
 	sent     time.Duration // monotonic time at which the append under way began
 	held     bool          // nobody waits for the append under way any more
 	spare    [][]byte      // arenas of finished batches, to be filled again
+
+	zone *time.Location // in which weeks begin; set by recover
+	week week           // of some record before; see weekIsOver
 }
 
 // ownEvent is an encoded event of the logger itself.
@@ -68,6 +72,7 @@ type written struct {
 	acks    ledger.Seq // foreign message that this record acknowledges
 	own     ownEvent   // of the logger, and nobody waits for it
 	starts  bool       // logger.started
+	passes  bool       // it is one of bypassing
 	waiters []waiter
 	first   [1]waiter // room of waiters, which are rarely more
 }
@@ -228,7 +233,8 @@ func (w *writer) tryBuild() (*batch, error) {
 	return b, nil
 }
 
-// build chains what waits: the logger's own events, then the queues in turn.
+// build chains what waits: week.closed if it is due, the logger's other events,
+// then the queues in turn.
 func (w *writer) build() *batch {
 	w.readClock()
 	b := &batch{first: w.tip.seq + 1}
@@ -238,10 +244,11 @@ func (w *writer) build() *batch {
 	} else if w.l.queues.flooding(w.l.cfg.Clock.Monotonic()) {
 		limit = min(limit, floodBatch)
 	}
+	w.turnWeek(b, limit)
 	if !w.quiet() && w.started && w.l.lapsed() {
 		// Another may have taken over. A record of this logger's own tells,
 		// before anybody is answered.
-		if len(w.ownQueue) == 0 {
+		if len(b.msgs)+len(w.ownQueue) == 0 {
 			w.ticked()
 		}
 		w.buildOwn(b, 1)
@@ -266,7 +273,7 @@ func (w *writer) buildOwn(b *batch, limit int) {
 	if w.quiet() {
 		return
 	}
-	if !w.started {
+	if !w.started && len(b.msgs) < limit {
 		own, err := w.encode(&events.LoggerStarted{
 			Context: ownContext(), BootID: w.l.cfg.Clock.BootID(),
 			HeadSeq: uint64(w.tip.seq), HeadLeaf: w.tip.leaf.String(), Software: w.l.cfg.Software,
@@ -279,10 +286,15 @@ func (w *writer) buildOwn(b *batch, limit int) {
 		w.started = true
 	}
 	for len(w.ownQueue) > 0 && len(b.msgs) < limit {
-		own := w.ownQueue[0]
-		w.ownQueue = w.ownQueue[1:]
-		w.chain(b, Principal, Namespace, own.typ, own.raw).own = own
+		w.chainOwn(b)
 	}
+}
+
+// chainOwn chains the first of the logger's own events.
+func (w *writer) chainOwn(b *batch) {
+	own := w.ownQueue[0]
+	w.ownQueue = w.ownQueue[1:]
+	w.chain(b, Principal, Namespace, own.typ, own.raw).own = own
 }
 
 // take decides about one event: refused, seen before, or chained.
@@ -362,19 +374,29 @@ func (w *writer) closed(s *Source, it *item) *refusal {
 	return nil
 }
 
+// now is the time of the next record. Ledger time never goes back;
+// clock.stepped tells.
+func (w *writer) now() time.Time {
+	if w.watch.wall.Before(w.tip.time) {
+		return w.tip.time
+	}
+	return w.watch.wall
+}
+
 // chain adds one record to the batch.
 func (w *writer) chain(b *batch, who, namespace, typ string, event []byte) *written {
-	now := w.watch.wall
-	if now.Before(w.tip.time) {
-		now = w.tip.time // ledger time never goes back; clock.stepped tells
-	}
+	now := w.now()
 	h := ledger.Header{Seq: w.tip.seq + 1, Prev: w.tip.leaf, RecordedAt: now, Principal: who, Namespace: namespace}
 	body := w.appendBody(b, h, event)
 	rec := b.add()
 	rec.entry = entry{seq: h.Seq, time: now, leaf: ledger.Leaf(body)}
 	b.msgs = append(b.msgs, stream.Message{Subject: stream.SubjectPrefix + typ, Body: body})
 	b.bytes += len(body)
-	w.tip = position{h.Seq, rec.entry.leaf, now}
+	since := now
+	if rec.passes = slices.Contains(bypassing, typ); rec.passes {
+		since = w.tip.since
+	}
+	w.tip = position{h.Seq, rec.entry.leaf, now, since}
 	w.idle = 0
 	return rec
 }
@@ -430,6 +452,10 @@ func (w *writer) encode(p events.Payload) (ownEvent, error) {
 	if err != nil {
 		return ownEvent{}, err
 	}
+	return encodeChecked(ev)
+}
+
+func encodeChecked(ev *events.Event) (ownEvent, error) {
 	raw, err := events.Encode(ev)
 	if err != nil {
 		return ownEvent{}, err
@@ -437,7 +463,7 @@ func (w *writer) encode(p events.Payload) (ownEvent, error) {
 	if _, fault := schema.Check(raw); fault != nil {
 		return ownEvent{}, fault
 	}
-	return ownEvent{p.Type(), raw}, nil
+	return ownEvent{ev.Type, raw}, nil
 }
 
 // reject records a refusal and answers once the record is durable. Past the
@@ -498,8 +524,11 @@ func (w *writer) finish(b *batch) error {
 	}
 	kb := w.l.index.db.NewBatch()
 	defer kb.Close()
-	acked := false
+	acked, since := false, w.head.since
 	for _, rec := range b.records {
+		if !rec.passes {
+			since = rec.entry.time
+		}
 		w.tree.Append(rec.entry.leaf)
 		if rec.keyed {
 			putEntry(kb, rec.key, rec.entry)
@@ -511,7 +540,7 @@ func (w *writer) finish(b *batch) error {
 		}
 	}
 	last := b.records[len(b.records)-1].entry
-	w.head = position{last.seq, last.leaf, last.time}
+	w.head = position{last.seq, last.leaf, last.time, since}
 	if err := w.commit(kb); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type mixer struct {
 	episode string
 	number  int
 
-	opportunity, claim, pred, call, exp string
+	opportunity, claim, pred, call, exp, set, query, canary string
 }
 
 func (m *mixer) name(kind string) string {
@@ -111,6 +111,42 @@ func (m *mixer) one(int) {
 	case k < 99:
 		m.l.PutEvent(agent, "production", []byte(`{"specversion":"1.0","id":"`+m.l.NextID()+`","source":"urn:x","type":"later.type","time":"2026-10-01T00:00:00Z","dataschema":"urn:assay:later.type:1","data":{"context":{}}}`))
 		m.l.ids++
+	default:
+		m.rare(agent)
+	}
+}
+
+// rare is what comes once in a hundred records.
+func (m *mixer) rare(agent string) {
+	switch m.rng.IntN(10) {
+	case 0, 1:
+		m.set = m.name("set")
+		d := &events.HypothesesRecorded{Context: m.context(), SetID: m.set, Alternatives: []events.Alternative{
+			{ID: "h1", Edge: &events.AlternativeEdge{Cause: "leak", Effect: "oom"}, P: Ptr(m.rng.Float64())},
+			{ID: "h2", Proposition: &events.AlternativeProposition{Variable: "cache", Value: "full"}},
+		}}
+		if m.rng.IntN(2) == 0 {
+			d.ClaimID = Ptr(m.claim)
+		}
+		m.put(agent, d)
+	case 2:
+		m.query = m.name("query")
+		m.put(agent, &events.QuerySelected{Context: m.context(), QueryID: m.query, SetID: Ptr(m.set), Chosen: "look", Menu: []events.QueryOption{{Option: "look"}}})
+	case 3:
+		m.put("dispatcher/main", &events.QueryExecuted{QueryID: m.query, ToolCallID: m.call})
+	case 4:
+		m.put("dispatcher/main", &events.EvidenceDelivered{EvidenceID: "nothing", SourceID: "vmstat", SHA256: hash64})
+	case 5:
+		m.put("detector/main", &events.DetectorScanned{DetectorVersion: "1.0.0", Turns: 9, Positive: 1, Negative: 8, NegativeTurnIDs: []string{m.name("turn")}})
+	case 6:
+		week := fmt.Sprintf("2026-W%02d", 1+m.rng.IntN(52))
+		m.put("logger/main", &events.WeekClosed{Week: week, Zone: "UTC", Start: events.FormatTime(m.l.now), End: events.FormatTime(m.l.now)})
+		m.put("operator/op", &events.AuditSampled{Week: week, Namespace: "production", Method: "audit/1", Seed: hash64, ClosedSeq: uint64(len(m.l.bodies)), Strata: []events.AuditStratum{}})
+	case 7:
+		m.canary = m.name("canary")
+		m.put("operator/op", &events.CanaryStarted{CanaryID: m.canary, Policy: "p", CapPerWeek: 3, Actions: []events.CanaryAction{{Tool: "bash", Reversible: true}}, Criteria: []events.CanaryCriterion{{Metric: "correctness_violation"}}})
+	case 8:
+		m.put("resolver/main", &events.RollbackTriggered{CanaryID: m.canary, Rule: "action_not_listed", Reason: "graph_query"})
 	default:
 		m.put("logger/main", &events.ClockTicked{BootID: "b", MonotonicDeltaNS: 1e10})
 	}

@@ -32,7 +32,8 @@ const (
 
 func ptr[T any](v T) *T { return &v }
 
-func score(t testing.TB, l *ledgertest.Ledger, namespace string) *metric.Score {
+// fold runs the ledger through all views, with tiny commits, and hands them over.
+func fold(t testing.TB, l *ledgertest.Ledger, fn func(*projector.State)) {
 	t.Helper()
 	db, err := kv.Open(t.TempDir(), kv.Options{NoLog: true})
 	if err != nil {
@@ -46,10 +47,19 @@ func score(t testing.TB, l *ledgertest.Ledger, namespace string) *metric.Score {
 	if err := r.CatchUp(context.Background(), 0); err != nil {
 		t.Fatal(err)
 	}
-	var s *metric.Score
-	if err := r.View(func(st *projector.State) (err error) { s, err = metric.Compute(st, namespace); return err }); err != nil {
+	if err := r.View(func(st *projector.State) error { fn(st); return nil }); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func score(t testing.TB, l *ledgertest.Ledger, namespace string) (s *metric.Score) {
+	t.Helper()
+	fold(t, l, func(st *projector.State) {
+		var err error
+		if s, err = metric.Compute(st, namespace); err != nil {
+			t.Fatal(err)
+		}
+	})
 	return s
 }
 

@@ -39,6 +39,7 @@ type Score struct {
 	Coverage    Coverage    `json:"resolution_coverage"`
 	Calibration Calibration `json:"calibration"`
 	Experiments Experiments `json:"experiments"`
+	Shadow      Shadow      `json:"shadow"`
 	Cost        Cost        `json:"cost"`
 }
 
@@ -110,7 +111,7 @@ func Compute(s *projector.State, namespace string) (*Score, error) {
 		return nil, fmt.Errorf("score: %w", err)
 	}
 	c := computer{state: s, namespace: namespace, settled: l.Time.Add(-Settled), score: out}
-	for _, step := range []func() error{c.routing, c.claims, c.predictions, c.experiments, c.cost} {
+	for _, step := range []func() error{c.routing, c.claims, c.predictions, c.experiments, c.shadow, c.queries, c.cost} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("score: %w", err)
 		}

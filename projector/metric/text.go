@@ -29,6 +29,14 @@ func (s *Score) Text() string {
 	x := s.Experiments
 	line("experiments executed", "%s (without call %d, denied %d, before proposal %d, unproposed %d)",
 		x.Rate, x.WithoutCall, x.Denied, x.BeforeProposal, x.Unproposed)
+	h := s.Shadow
+	line("claims with alternatives", "%s (competing %d; joined by claim %d, question %d, episode %d; sets %d, over one %d, later %d)",
+		h.WithAlternatives, h.Competing, h.ByClaim, h.ByQuestion, h.ByEpisode, h.Sets, h.OverOne, h.LaterSets)
+	line("  on evidence", "undelivered %d, other content %d", h.Undelivered, h.OtherContent)
+	line("  standing", "apparent success %d (also contradicted %d), contradicted %d, unresolved %d, open %d",
+		h.Standing.Success, h.Standing.Both, h.Standing.Contradicted, h.Standing.Unresolved, h.Standing.Open)
+	line("queries executed", "%s (without call %d, denied %d, before selection %d, unselected %d; chosen off the menu %d)",
+		h.Queries.Rate, h.Queries.WithoutCall, h.Queries.Denied, h.Queries.BeforeSelection, h.Queries.Unselected, h.Queries.Unlisted)
 	t := s.Cost
 	line("tokens", "input %s, cached %s, output %s", t.InputTokens, t.CachedTokens, t.OutputTokens)
 	line("cost", "USD %s (known for %d of %d; self-reported %d)", number(t.USD.Sum), t.USD.Known, t.USD.Total, t.SelfReported)

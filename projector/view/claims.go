@@ -1,12 +1,10 @@
 package view
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"assay/events"
-	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 )
@@ -27,9 +25,11 @@ type Claim struct {
 	CalibratedConfidence *float64            `json:"calibrated_confidence,omitzero"`
 	RecordedStatus       string              `json:"recorded_status"`
 	EvidenceIDs          []string            `json:"evidence_ids,omitzero"`
-	CompetingIDs         []string            `json:"competing_ids,omitzero"`
-	Assumptions          []string            `json:"assumptions,omitzero"`
-	Action               *string             `json:"action,omitzero"`
+	// EvidenceSnapshots pin what the claim was made on, by the agent's word.
+	EvidenceSnapshots []events.EvidenceSnapshot `json:"evidence_snapshots,omitzero"`
+	CompetingIDs      []string                  `json:"competing_ids,omitzero"`
+	Assumptions       []string                  `json:"assumptions,omitzero"`
+	Action            *string                   `json:"action,omitzero"`
 
 	Status string `json:"status"` // now: hypothesis, asserted, retracted
 	// AssertedSeq is the record since which the claim has been asserted
@@ -85,11 +85,6 @@ type ClaimPrediction struct {
 	Seq    ledger.Seq `json:"seq"`
 }
 
-// delivery is the first record that showed a piece of evidence.
-type delivery struct {
-	Seq ledger.Seq `json:"seq"`
-}
-
 // Values that decide something here.
 const (
 	StatusAsserted  = "asserted"
@@ -104,7 +99,6 @@ const (
 	predictionOf = "p"
 	recheckKind  = "f"
 	outcomeKind  = "u"
-	deliveryKind = "d"
 )
 
 func (c *Claim) introducedBy() string { return c.EventID }
@@ -112,7 +106,7 @@ func (c *Claim) introducedBy() string { return c.EventID }
 type claims struct{}
 
 func (claims) Name() string { return Claims }
-func (claims) Version() int { return 1 }
+func (claims) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (claims) Apply(b *projector.Batch, r *projector.Record) error {
@@ -127,6 +121,8 @@ func (claims) Apply(b *projector.Batch, r *projector.Record) error {
 		return recheckClaim(b, r, d)
 	case *events.OutcomeRecorded:
 		return outcomeOf(b, r, d)
+	case *events.EvidenceDelivered:
+		return deliverContent(b, r, d)
 	case *events.ExperimentObserved:
 		deliver(b, r.Namespace, d.EvidenceIDs, r)
 	}
@@ -145,7 +141,7 @@ func recordClaim(b *projector.Batch, r *projector.Record, d *events.ClaimRecorde
 		Principal: r.Principal, EpisodeID: r.Event.EpisodeID, OpportunityID: d.Context.OpportunityID,
 		Edge: d.Edge, Proposition: d.Proposition,
 		RawConfidence: d.RawConfidence, CalibratedConfidence: d.CalibratedConfidence,
-		EvidenceIDs: d.EvidenceIDs, CompetingIDs: d.CompetingIDs, Assumptions: d.Assumptions, Action: d.Action,
+		EvidenceIDs: d.EvidenceIDs, EvidenceSnapshots: d.EvidenceSnapshots, CompetingIDs: d.CompetingIDs, Assumptions: d.Assumptions, Action: d.Action,
 		RecordedStatus: d.Status,
 	}
 	c.stand(d.Status, r.Seq)
@@ -243,53 +239,6 @@ func outcomeOf(b *projector.Batch, r *projector.Record, d *events.OutcomeRecorde
 		Direct: d.Direct, ObservedAt: d.ObservedAt, EvidenceIDs: d.EvidenceIDs,
 	}
 	return nil
-}
-
-// deliver notes that evidence was shown, by anybody but an agent.
-func deliver(b *projector.Batch, ns string, evidence []string, r *projector.Record) {
-	for _, id := range evidence {
-		k := key(deliveryKind, ns, id)
-		if _, ok := projector.View[delivery](b, k); !ok {
-			d, _ := projector.Edit[delivery](b, k)
-			d.Seq = r.Seq
-		}
-	}
-}
-
-// UndeliveredEvidence are the evidence ids of a claim that nothing had delivered
-// before the claim was recorded. Delivered is: the id of a tool call that the
-// dispatcher had recorded in the namespace; an evidence id of an outcome, a
-// recheck or an experiment's observation. (evidence.delivered is not a type of
-// this build.)
-func UndeliveredEvidence(s *projector.State, c *Claim) (missing []string, err error) {
-	for _, id := range c.EvidenceIDs {
-		ok, err := delivered(s, c, id)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			missing = append(missing, id)
-		}
-	}
-	return missing, nil
-}
-
-func delivered(s *projector.State, c *Claim, id string) (bool, error) {
-	t, err := GetToolCall(s, c.Namespace, id)
-	if err == nil && t.Observed != nil && t.Observed.Seq < c.Seq {
-		return true, nil
-	}
-	if err != nil && !errors.Is(err, kv.ErrNotFound) {
-		return false, err
-	}
-	d, err := projector.Load[delivery](s, Claims, key(deliveryKind, c.Namespace, id))
-	if err == nil && d.Seq < c.Seq {
-		return true, nil
-	}
-	if err != nil && !errors.Is(err, kv.ErrNotFound) {
-		return false, err
-	}
-	return false, nil
 }
 
 // GetClaim reads one claim; kv.ErrNotFound when there is none.

@@ -40,8 +40,8 @@ type Proposal struct {
 	Cost          *events.Cost              `json:"cost,omitzero"`
 }
 
-// Execution names the tool call that carried the experiment out. Whether the
-// dispatcher saw that call is asked of the tool calls: see CheckExecution.
+// Execution names the tool call that carried an experiment or a query out.
+// Whether the dispatcher saw that call is asked of the tool calls: see checkCall.
 type Execution struct {
 	Seq           ledger.Seq `json:"seq"`
 	RecordedAt    time.Time  `json:"recorded_at"`
@@ -134,7 +134,12 @@ func CheckExecution(s *projector.State, e *Experiment) (string, error) {
 	if e.Executed == nil {
 		return NotExecuted, nil
 	}
-	t, err := GetToolCall(s, e.Executed.CallNamespace, e.Executed.ToolCallID)
+	return checkCall(s, e.Executed)
+}
+
+// checkCall looks for the call that an execution names.
+func checkCall(s *projector.State, x *Execution) (string, error) {
+	t, err := GetToolCall(s, x.CallNamespace, x.ToolCallID)
 	switch {
 	case errors.Is(err, kv.ErrNotFound) || err == nil && t.Observed == nil:
 		return ExecutedNoCall, nil

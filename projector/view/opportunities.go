@@ -150,7 +150,7 @@ func routeOf(r *projector.Record) (Route, bool) {
 	route := Route{Seq: r.Seq, SelfReported: r.Role() == roleAgent}
 	switch d := r.Event.Data.(type) {
 	case *events.ToolCalled:
-		if !observer(r) || d.Status == "denied" {
+		if !observer(r) || d.Status == callDenied {
 			return Route{}, false
 		}
 		route.To = toolRoute(d)

@@ -53,6 +53,9 @@ const (
 	inputExcludesCached = "input_excludes_cached"
 )
 
+// callDenied is the status of a call that the dispatcher did not let run.
+const callDenied = "denied"
+
 // normaliseUsage reads the call's own fields, and field by field the context's
 // cost block where they are absent.
 func normaliseUsage(d *events.ToolCalled) Usage {
@@ -170,7 +173,7 @@ func ListToolCalls(s *projector.State, namespace string, fn func(*ToolCall) erro
 }
 
 // Executed says that the dispatcher saw the call run: it was not denied.
-func (t *ToolCall) Executed() bool { return t.Observed != nil && t.Observed.Status != "denied" }
+func (t *ToolCall) Executed() bool { return t.Observed != nil && t.Observed.Status != callDenied }
 
 // ListUsage calls fn for everything that is to be counted as usage: a call by
 // its dispatcher's record or, without one, by the agent's, and of the calls

@@ -30,14 +30,19 @@ import (
 // Names of the projections.
 const (
 	Blobs         = "blobs"
+	Canaries      = "canaries"
 	Claims        = "claims"
 	Episodes      = "episodes"
 	Experiments   = "experiments"
 	IDs           = "ids"
 	Opportunities = "opportunities"
 	Predictions   = "predictions"
+	Queries       = "queries"
 	Rejections    = "rejections"
+	Scans         = "scans"
+	Shadow        = "shadow"
 	ToolCalls     = "toolcalls"
+	Weeks         = "weeks"
 )
 
 // Roles whose word decides something here.
@@ -46,6 +51,7 @@ const (
 	roleDetector   = "detector"
 	roleDispatcher = "dispatcher"
 	roleHarness    = "harness"
+	roleLogger     = "logger"
 	roleOperator   = "operator"
 	roleResolver   = "resolver"
 )
@@ -57,7 +63,8 @@ var ErrRole = errors.New("role may not write this type")
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		blobs{}, claims{}, episodes{}, experiments{}, ids{}, opportunities{}, predictions{}, rejections{}, toolCalls{},
+		blobs{}, canaries{}, claims{}, episodes{}, experiments{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
+		scans{}, shadow{}, toolCalls{}, weeks{},
 	}
 }
 
@@ -235,6 +242,9 @@ type Found struct {
 	Opportunities []Opportunity     `json:"opportunities"`
 	Experiments   []Experiment      `json:"experiments"`
 	ToolCalls     []ToolCall        `json:"tool_calls"`
+	Hypotheses    []HypothesisSet   `json:"hypotheses"`
+	Queries       []Query           `json:"queries"`
+	Canaries      []FoundCanary     `json:"canaries"`
 }
 
 // FoundClaim is a claim with everything that happened to it.
@@ -251,11 +261,12 @@ type FoundPrediction struct {
 
 // Empty says that the identifier names nothing.
 func (f *Found) Empty() bool {
-	return len(f.Events)+len(f.Claims)+len(f.Predictions)+len(f.Opportunities)+len(f.Experiments)+len(f.ToolCalls) == 0
+	return len(f.Events)+len(f.Claims)+len(f.Predictions)+len(f.Opportunities)+len(f.Experiments)+len(f.ToolCalls)+
+		len(f.Hypotheses)+len(f.Queries)+len(f.Canaries) == 0
 }
 
-// Find looks an event, claim, prediction, opportunity, experiment or tool call
-// id up in all namespaces.
+// Find looks an event, claim, prediction, opportunity, experiment, tool call,
+// set of hypotheses, query or canary id up in all namespaces.
 func Find(s *projector.State, id string) (f Found, err error) {
 	steps := []func() error{
 		func() (err error) { f.Events, err = FindEvent(s, id); return err },
@@ -264,6 +275,9 @@ func Find(s *projector.State, id string) (f Found, err error) {
 		func() (err error) { f.Opportunities, err = FindOpportunity(s, id); return err },
 		func() (err error) { f.Experiments, err = FindExperiment(s, id); return err },
 		func() (err error) { f.ToolCalls, err = FindToolCall(s, id); return err },
+		func() (err error) { f.Hypotheses, err = FindHypotheses(s, id); return err },
+		func() (err error) { f.Queries, err = FindQuery(s, id); return err },
+		func() (err error) { f.Canaries, err = findCanaries(s, id); return err },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

@@ -39,6 +39,9 @@ type InitConfig struct {
 	// DIR/nodes, and Init stops there, as with RenderOnly; a later call without
 	// them opens the ledger on the running cluster.
 	Peers []broker.Peer
+	// WeekZone is the IANA time zone in which the ledger's weeks begin; "" is UTC
+	// for a new ledger, and whatever an opened one has.
+	WeekZone string
 	// RenderOnly stops before anything is written to a broker, so that an
 	// external one can be started on the configuration.
 	RenderOnly bool
@@ -55,7 +58,8 @@ type InitReport struct {
 	Origin     string   `json:"origin"`
 	Key        string   `json:"key"` // verifier key: pin it elsewhere
 	Principals []string `json:"principals"`
-	Opened     bool     `json:"opened"` // the ledger has its first record
+	WeekZone   string   `json:"week_zone,omitzero"` // by record 1
+	Opened     bool     `json:"opened"`             // the ledger has its first record
 }
 
 // Node is a broker of a cluster and the directory to be copied to its host.
@@ -74,6 +78,9 @@ func Init(ctx context.Context, c InitConfig) (InitReport, error) {
 	}
 	c.Dir = Dir(abs)
 	if err := c.Dir.Logger().CheckRestored(); err != nil {
+		return InitReport{}, err
+	}
+	if _, err := logger.LoadZone(c.WeekZone); err != nil {
 		return InitReport{}, err
 	}
 	for _, dir := range []string{string(c.Dir), c.Dir.Blobs(), c.Dir.Resolver(), c.Dir.Views(), c.Dir.Snapshots(), c.Dir.Gateway(), c.Dir.Telemetry(), c.Dir.Run()} {
@@ -115,7 +122,7 @@ func Init(ctx context.Context, c InitConfig) (InitReport, error) {
 	if c.RenderOnly || len(c.Peers) > 0 {
 		return r, nil
 	}
-	if err := openLedger(ctx, c, services); err != nil {
+	if r.WeekZone, err = openLedger(ctx, c, services); err != nil {
 		return InitReport{}, err
 	}
 	r.Opened = true
@@ -175,9 +182,10 @@ func initRegistry(path string) error {
 }
 
 // openLedger makes the streams and record 1 through the external broker or
-// cluster, or an embedded broker that runs for the time of it.
-func openLedger(ctx context.Context, c InitConfig, services *principal.Services) error {
-	return onBroker(ctx, c.Dir, c.NATS, c.Log, func(hub *Hub, s *stream.Stream) error {
+// cluster, or an embedded broker that runs for the time of it. It returns the
+// time zone that record 1 names.
+func openLedger(ctx context.Context, c InitConfig, services *principal.Services) (zone string, err error) {
+	err = onBroker(ctx, c.Dir, c.NATS, c.Log, func(hub *Hub, s *stream.Stream) error {
 		head, err := s.Head(ctx)
 		if err != nil {
 			if err := createStreams(ctx, hub, c.OfflineDir); err != nil {
@@ -191,10 +199,22 @@ func openLedger(ctx context.Context, c InitConfig, services *principal.Services)
 			return fmt.Errorf("%w: its checkpoint signs %d records, and the broker has none; bring them there with `assay restore`", ErrElsewhere, signed[0].Size)
 		}
 		sum := sha256.Sum256([]byte(services.Recovery))
-		return logger.Genesis(ctx, logger.Config{
-			Dir: string(c.Dir.Logger()), Stream: s, Software: c.Software, Log: c.Log,
+		err = logger.Genesis(ctx, logger.Config{
+			Dir: string(c.Dir.Logger()), Stream: s, Software: c.Software, Log: c.Log, WeekZone: c.WeekZone,
 		}, ledger.Hash(sum).String())
+		if err != nil {
+			return err
+		}
+		body, err := s.Get(ctx, 1)
+		if err != nil {
+			return err
+		}
+		if zone = logger.ReadZone(body); c.WeekZone != "" && c.WeekZone != zone {
+			return fmt.Errorf("%w: it is %s", logger.ErrOtherZone, zone)
+		}
+		return nil
 	})
+	return zone, err
 }
 
 // ErrElsewhere means that a ledger was opened on another broker.

@@ -196,6 +196,16 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		}
 		return out, err
 	})
+	handle(mux, "GET /shadow", func(r *http.Request) (out any, err error) {
+		err = p.Runner().View(func(s *projector.State) error {
+			out, err = ShowShadow(s, r.FormValue("namespace"), r.FormValue("claim"))
+			return err
+		})
+		if errors.Is(err, ErrNotFound) {
+			err = &httpError{http.StatusNotFound, err}
+		}
+		return out, err
+	})
 	handle(mux, "GET /list", func(r *http.Request) (out any, err error) {
 		limit, err := strconv.Atoi(r.FormValue("limit"))
 		if err != nil {

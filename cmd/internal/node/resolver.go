@@ -22,6 +22,7 @@ import (
 	"assay/ledger/stream"
 	"assay/ledger/witness"
 	"assay/resolver"
+	"assay/resolver/canary"
 	"assay/resolver/telemetry"
 )
 
@@ -99,11 +100,13 @@ func (r *Resolver) open(dir Dir, hub *Hub, cfg ResolverConfig) error {
 	if err != nil {
 		return err
 	}
+	who := events.ResolverIdentity{ID: id, Kind: "telemetry", Key: cred.Public}
 	r.Service, err = resolver.NewService(resolver.ServiceConfig{
 		Ledger:    &signedLedger{Stream: s, dir: dir, policy: policy},
 		Publisher: intakePublisher{publish.New(intake, id)},
 		Blobs:     blobs, Registry: reg, Buffer: telemetry.Buffer{JS: js},
-		Resolver:  events.ResolverIdentity{ID: id, Kind: "telemetry", Key: cred.Public},
+		Resolver:  who,
+		Beside:    func() resolver.SideFold { return canary.New(canary.Config{Resolver: who}) },
 		SealEvery: cmp.Or(cfg.Seal, 10*time.Second), State: filepath.Join(dir.Resolver(), "state"), Log: cfg.Log,
 	})
 	return err

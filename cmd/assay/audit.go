@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"assay/cmd/internal/node"
+	"assay/events"
+	"assay/ledger"
+	"assay/projector/metric"
+)
+
+type auditCmd struct {
+	Sample auditSampleCmd `cmd:"" help:"Draw what is to be labelled of a week, by the seed that closed it, and publish it."`
+	Check  auditCheckCmd  `cmd:"" help:"Draw a week's sample again from the ledger and compare it with the published one."`
+}
+
+// auditFlags name a sample.
+type auditFlags struct {
+	evidenceFlags
+	Week      string `help:"ISO week, such as 2026-W48. Default: the last one that was closed." placeholder:"WEEK"`
+	Namespace string `help:"Namespace to draw from." default:"production"`
+}
+
+var weekPattern = regexp.MustCompile(`^[0-9]{4}-W[0-9]{2}$`)
+
+func (c *auditFlags) check() error {
+	switch {
+	case c.Week != "" && !weekPattern.MatchString(c.Week):
+		return usageError("%q is no ISO week, such as 2026-W48", c.Week)
+	case !ledger.IsNamespace(c.Namespace):
+		return usageError("%q is no namespace", c.Namespace)
+	}
+	return nil
+}
+
+func (c *auditFlags) draw(a *app, wanted *metric.Wanted) (*node.Audit, error) {
+	e, err := c.open(a)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	bar := a.progress(-1, "replaying")
+	defer bar.Finish()
+	return node.DrawAudit(a.ctx, node.AuditConfig{
+		Evidence: e, Week: c.Week, Namespace: c.Namespace, Wanted: wanted, Log: a.log,
+		Progress: func(done, total ledger.Seq) {
+			bar.ChangeMax64(int64(total))
+			_ = bar.Set64(int64(done))
+		},
+	})
+}
+
+type auditSampleCmd struct {
+	auditFlags
+	Successes  int64  `help:"How many apparent successes to draw." default:"10"`
+	Unresolved int64  `help:"How many unresolved cases to draw." default:"10"`
+	Negatives  int64  `help:"How many turns without an opportunity to draw." default:"10"`
+	DryRun     bool   `help:"Print the sample; publish nothing."`
+	As         string `help:"Operator who samples." default:"operator/main" placeholder:"ROLE/NAME"`
+	NKey       string `name:"nkey" help:"File with the seed of --as." type:"path" placeholder:"FILE"`
+}
+
+// sampleResult is a sample and, once it is published, where it stands.
+type sampleResult struct {
+	Sample     *events.AuditSampled `json:"sample"`
+	Published  bool                 `json:"published"` // it stands in the ledger
+	Seq        *uint64              `json:"seq,omitzero"`
+	Leaf       string               `json:"leaf,omitzero"`
+	RecordedAt string               `json:"recorded_at,omitzero"`
+}
+
+func (c *auditSampleCmd) Run(a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	for _, n := range []int64{c.Successes, c.Unresolved, c.Negatives} {
+		if n < 0 || n > metric.MaxWanted {
+			return usageError("draw between 0 and %d cases of each kind, not %d", metric.MaxWanted, n)
+		}
+	}
+	switch {
+	case !strings.HasPrefix(c.As, "operator/"):
+		return usageError("only an operator samples, not %s", c.As)
+	case !c.DryRun && (c.File != "" || c.Export != ""):
+		return usageError("an export cannot be written to: give --dry-run")
+	}
+	audit, err := c.draw(a, &metric.Wanted{Success: c.Successes, Unresolved: c.Unresolved, Negative: c.Negatives})
+	if err != nil {
+		return err
+	}
+	out := sampleResult{Sample: audit.Drawn}
+	switch {
+	case audit.Stored != nil:
+		if d := audit.Differences(); len(d) > 0 {
+			return fmt.Errorf("%s of %s was sampled by %s in record %d, and otherwise: %s",
+				audit.Drawn.Week, c.Namespace, audit.Stored.Principal, audit.Stored.Seq, strings.Join(d, "; "))
+		}
+		n := uint64(audit.Stored.Seq)
+		out.Published, out.Seq, out.Leaf, out.RecordedAt = true, &n, audit.Stored.Leaf, ledger.FormatTime(audit.Stored.RecordedAt)
+	case !c.DryRun:
+		if err := c.publish(a, audit, &out); err != nil {
+			return err
+		}
+	}
+	return a.print(out, func(w io.Writer) {
+		_, _ = io.WriteString(w, visible(metric.SampleText(out.Sample)))
+		switch {
+		case out.Seq != nil:
+			fmt.Fprintf(w, "\npublished   record %d %s\n", *out.Seq, out.Leaf)
+		case out.Published:
+			fmt.Fprintf(w, "\npublished   %s\n", out.Leaf)
+		default:
+			fmt.Fprintln(w, "\nnot published")
+		}
+	})
+}
+
+func (c *auditSampleCmd) publish(a *app, audit *node.Audit, out *sampleResult) error {
+	if c.NATS == "" { // elsewhere the checkpoints are not at hand
+		if err := node.CheckSigned(a.dir, audit.Closed); err != nil {
+			return err
+		}
+	}
+	raw, err := audit.Event(c.As)
+	if err != nil {
+		return err
+	}
+	emit := emitCmd{As: c.As, NATS: c.NATS, CredsDir: c.CredsDir, NKey: c.NKey}
+	client, done, err := emit.dial(a)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
+	defer cancel()
+	r, err := client.Publish(ctx, raw)
+	if err != nil {
+		return err
+	}
+	out.Published, out.Seq, out.Leaf, out.RecordedAt = true, r.Seq, r.Leaf, r.RecordedAt
+	return nil
+}
+
+type auditCheckCmd struct{ auditFlags }
+
+// checkResult says whether a published sample is the one that the ledger calls
+// for; null when there was nothing to compare.
+type checkResult struct {
+	Match       *bool                `json:"match"`
+	Week        string               `json:"week"`
+	Namespace   string               `json:"namespace"`
+	Seq         ledger.Seq           `json:"seq,omitzero"` // of the published sample
+	Principal   string               `json:"principal,omitzero"`
+	Differences []string             `json:"differences"`
+	Drawn       *events.AuditSampled `json:"drawn"`
+}
+
+func (c *auditCheckCmd) Run(a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	audit, err := c.draw(a, nil)
+	if errors.Is(err, node.ErrNoWeek) {
+		return &exitError{exitNotCompare, err}
+	}
+	if err != nil {
+		return err
+	}
+	out := checkResult{Week: audit.Drawn.Week, Namespace: c.Namespace, Differences: []string{}, Drawn: audit.Drawn}
+	code := error(&exitError{code: exitNotCompare})
+	if s := audit.Stored; s != nil {
+		out.Seq, out.Principal = s.Seq, s.Principal
+		if s.Sampled.Method == metric.SampleMethod {
+			out.Differences = append(out.Differences, audit.Differences()...)
+			match := len(out.Differences) == 0
+			out.Match, code = &match, nil
+			if !match {
+				code = errDoesNotHold
+			}
+		}
+	}
+	err = a.print(out, func(w io.Writer) { out.text(w, audit) })
+	return errors.Join(err, code)
+}
+
+func (r checkResult) text(w io.Writer, audit *node.Audit) {
+	switch {
+	case audit.Stored == nil:
+		fmt.Fprintf(w, "nothing was sampled of %s in %s\n", r.Week, r.Namespace)
+	case r.Match == nil:
+		fmt.Fprintf(w, "record %d samples %s by other rules (%s) than this build's (%s)\n", r.Seq, r.Week, visible(audit.Stored.Sampled.Method), metric.SampleMethod)
+	case *r.Match:
+		fmt.Fprintf(w, "match       record %d (%s) is the sample of %s that the ledger calls for\n", r.Seq, r.Principal, r.Week)
+	default:
+		fmt.Fprintf(w, "MISMATCH    record %d (%s) is not the sample of %s:\n", r.Seq, r.Principal, r.Week)
+		for _, d := range r.Differences {
+			fmt.Fprintf(w, "  %s\n", visible(d))
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package metric
+
+import (
+	"assay/projector/view"
+)
+
+// Shadow says what was captured when claims were made, and what sources other
+// than the agent said of them since. It is over all claims of the namespace, of
+// any age: what is not settled stays in.
+type Shadow struct {
+	// WithAlternatives is claims with a set of hypotheses recorded before them ÷
+	// claims.
+	WithAlternatives Ratio `json:"with_alternatives"`
+	Competing        int64 `json:"competing"` // of those, with two alternatives or more
+	ByClaim          int64 `json:"joined_by_claim"`
+	ByQuestion       int64 `json:"joined_by_question"`
+	ByEpisode        int64 `json:"joined_by_episode"` // by order alone
+	// LaterSets counts sets that name a claim and were recorded after it.
+	LaterSets int64 `json:"later_sets"`
+	// Sets counts the sets themselves, OverOne those whose probabilities exceed 1.
+	Sets    int64 `json:"sets"`
+	OverOne int64 `json:"over_one"`
+	// Undelivered counts claims that cite evidence which nothing had delivered
+	// before, OtherContent those that pin a content which nothing had.
+	Undelivered  int64         `json:"undelivered_evidence"`
+	OtherContent int64         `json:"other_content"`
+	Standing     StandingCount `json:"standing"`
+	Queries      Queries       `json:"queries"`
+}
+
+// StandingCount counts claims by where they stand.
+type StandingCount struct {
+	Success      int64 `json:"apparent_success"`
+	Both         int64 `json:"also_contradicted"` // of Success
+	Contradicted int64 `json:"contradicted"`
+	Unresolved   int64 `json:"unresolved"`
+	Open         int64 `json:"open"`
+}
+
+// Queries sets what was carried out beside what was chosen.
+type Queries struct {
+	Rate            Ratio `json:"rate"` // executed ÷ selected
+	WithoutCall     int64 `json:"executed_without_call"`
+	Denied          int64 `json:"call_denied"`
+	BeforeSelection int64 `json:"executed_before_selection"`
+	Unselected      int64 `json:"unselected"`
+	Unlisted        int64 `json:"chosen_off_the_menu"` // of those selected
+}
+
+func (c *computer) shadow() error {
+	s := &c.score.Shadow
+	var claims, with int64
+	err := view.ListShadowCases(c.state, c.namespace, func(sc *view.ShadowCase) error {
+		claims++
+		s.LaterSets += sc.LaterSets
+		if sc.Hypotheses != nil {
+			with++
+			count(&s.Competing, len(sc.Hypotheses.Alternatives) > 1)
+		}
+		switch sc.Join {
+		case view.JoinClaim:
+			s.ByClaim++
+		case view.JoinQuestion:
+			s.ByQuestion++
+		case view.JoinEpisode:
+			s.ByEpisode++
+		}
+		undelivered, other := false, false
+		for _, u := range sc.Evidence {
+			undelivered = undelivered || u.DeliveredSeq == 0
+			other = other || u.SHA256 != nil && u.ContentSeq == 0
+		}
+		count(&s.Undelivered, undelivered)
+		count(&s.OtherContent, other)
+		s.Standing.add(sc.Standing)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.WithAlternatives = ratio(with, claims)
+	return view.ListHypotheses(c.state, c.namespace, func(h *view.HypothesisSet) error {
+		s.Sets++
+		count(&s.OverOne, h.OverOne)
+		return nil
+	})
+}
+
+func (n *StandingCount) add(st view.Standing) {
+	switch st.Status {
+	case view.ApparentSuccess:
+		n.Success++
+		count(&n.Both, st.Contradicted)
+	case view.Contradicts:
+		n.Contradicted++
+	case view.Undecided:
+		n.Unresolved++
+	default:
+		n.Open++
+	}
+}
+
+func (c *computer) queries() error {
+	q := &c.score.Shadow.Queries
+	var selected, executed int64
+	err := view.ListQueries(c.state, c.namespace, func(v *view.Query) error {
+		if v.Selected == nil {
+			q.Unselected++
+			return nil
+		}
+		selected++
+		count(&q.Unlisted, v.Selected.Unlisted)
+		what, err := view.CheckQuery(c.state, v)
+		if err != nil {
+			return err
+		}
+		switch {
+		case what == view.ExecutedNoCall:
+			q.WithoutCall++
+		case what == view.ExecutedDenied:
+			q.Denied++
+		case what == view.Executed && v.Executed.Seq < v.Selected.Seq:
+			q.BeforeSelection++
+		case what == view.Executed:
+			executed++
+		}
+		return nil
+	})
+	q.Rate = ratio(executed, selected)
+	return err
+}

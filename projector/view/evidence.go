@@ -1,0 +1,137 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+
+	"assay/events"
+	"assay/internal/kv"
+	"assay/ledger"
+	"assay/projector"
+)
+
+// delivery is the first record that showed a piece of evidence, or that showed
+// it with a certain content.
+type delivery struct {
+	Seq ledger.Seq `json:"seq"`
+}
+
+// Kinds of the projection of claims.
+const (
+	deliveryKind = "d"
+	contentKind  = "h" // by evidence and hash
+)
+
+// deliver notes that evidence was shown, by anybody but an agent.
+func deliver(b *projector.Batch, ns string, evidence []string, r *projector.Record) {
+	for _, id := range evidence {
+		k := key(deliveryKind, ns, id)
+		if _, ok := projector.View[delivery](b, k); !ok {
+			d, _ := projector.Edit[delivery](b, k)
+			d.Seq = r.Seq
+		}
+	}
+}
+
+// deliverContent notes what the dispatcher put before the agent.
+func deliverContent(b *projector.Batch, r *projector.Record, d *events.EvidenceDelivered) error {
+	if !observer(r) {
+		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+	}
+	deliver(b, r.Namespace, []string{d.EvidenceID}, r)
+	k := key(contentKind, r.Namespace, d.EvidenceID, d.SHA256)
+	if _, ok := projector.View[delivery](b, k); !ok {
+		v, _ := projector.Edit[delivery](b, k)
+		v.Seq = r.Seq
+	}
+	return nil
+}
+
+// EvidenceUse is a piece of evidence that a claim cites.
+type EvidenceUse struct {
+	EvidenceID string `json:"evidence_id"`
+	// DeliveredSeq is the first record that delivered it, if that was before the
+	// claim; 0 flags evidence that the agent cannot have had.
+	DeliveredSeq ledger.Seq `json:"delivered_seq"`
+	// SHA256 is the content that the claim pins; nil where it pins none.
+	SHA256 *string `json:"sha256"`
+	// ContentSeq is the first record before the claim that delivered this content;
+	// 0 where none did, or none is pinned.
+	ContentSeq ledger.Seq `json:"content_seq"`
+}
+
+// EvidenceOf are the pieces of evidence that a claim cites, and those of which
+// it only pins the content. Delivered is: what an evidence.delivered names; the
+// id of a tool call that the dispatcher had recorded in the namespace; an
+// evidence id of an outcome, a recheck or an experiment's observation.
+func EvidenceOf(s *projector.State, c *Claim) ([]EvidenceUse, error) {
+	var out []EvidenceUse
+	place := make(map[string]int)
+	for _, id := range c.EvidenceIDs {
+		if _, ok := place[id]; !ok {
+			place[id] = len(out)
+			out = append(out, EvidenceUse{EvidenceID: id})
+		}
+	}
+	for _, p := range c.EvidenceSnapshots {
+		i, ok := place[p.EvidenceID]
+		if !ok {
+			i = len(out)
+			place[p.EvidenceID] = i
+			out = append(out, EvidenceUse{EvidenceID: p.EvidenceID})
+		}
+		out[i].SHA256 = &p.SHA256
+	}
+	for i := range out {
+		if err := out[i].look(s, c); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// look finds the deliveries before the claim.
+func (u *EvidenceUse) look(s *projector.State, c *Claim) error {
+	t, err := GetToolCall(s, c.Namespace, u.EvidenceID)
+	if err == nil && t.Observed != nil && t.Observed.Seq < c.Seq {
+		u.DeliveredSeq = t.Observed.Seq
+	}
+	if err != nil && !errors.Is(err, kv.ErrNotFound) {
+		return err
+	}
+	seq, err := deliveredAt(s, key(deliveryKind, c.Namespace, u.EvidenceID), c)
+	if err != nil {
+		return err
+	}
+	if seq > 0 && (u.DeliveredSeq == 0 || seq < u.DeliveredSeq) {
+		u.DeliveredSeq = seq
+	}
+	if u.SHA256 != nil {
+		u.ContentSeq, err = deliveredAt(s, key(contentKind, c.Namespace, u.EvidenceID, *u.SHA256), c)
+	}
+	return err
+}
+
+// deliveredAt is the record under a key if it is before the claim, else 0.
+func deliveredAt(s *projector.State, k string, c *Claim) (ledger.Seq, error) {
+	d, err := projector.Load[delivery](s, Claims, k)
+	if errors.Is(err, kv.ErrNotFound) || err == nil && d.Seq >= c.Seq {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return d.Seq, nil
+}
+
+// UndeliveredEvidence are the evidence ids of a claim that nothing had delivered
+// before the claim was recorded.
+func UndeliveredEvidence(s *projector.State, c *Claim) (missing []string, err error) {
+	uses, err := EvidenceOf(s, c)
+	for _, u := range uses {
+		if u.DeliveredSeq == 0 {
+			missing = append(missing, u.EvidenceID)
+		}
+	}
+	return missing, err
+}

@@ -1,0 +1,107 @@
+package resolver
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"assay/events"
+	"assay/ledger"
+)
+
+// countingFold tells at every third record of an agent how many there were.
+type countingFold struct {
+	rules string
+	n     int
+	seen  []ledger.Seq // by this fold, whatever was restored
+	saved string       // what Restore got
+}
+
+func (f *countingFold) Rules() string         { return f.rules }
+func (f *countingFold) Save() ([]byte, error) { return strconv.AppendInt(nil, int64(f.n), 10), nil }
+
+func (f *countingFold) Restore(raw []byte) (err error) {
+	f.saved = string(raw)
+	f.n, err = strconv.Atoi(string(raw))
+	return err
+}
+
+func (f *countingFold) Apply(rec ledger.Record) ([]Emission, error) {
+	f.seen = append(f.seen, rec.Seq)
+	if rec.Principal != "agent/piper" {
+		return nil, nil
+	}
+	if f.n++; f.n%3 != 0 {
+		return nil, nil
+	}
+	d := &events.RollbackTriggered{CanaryID: fmt.Sprint("c", f.n), Rule: "operator", Reason: "counted"}
+	id := events.DerivedID(d.Type(), d.CanaryID).String()
+	raw, err := events.Encode(&events.Event{
+		ID: id, Source: "test", Type: d.Type(), Time: events.FormatTime(rec.RecordedAt), DataSchema: events.DataSchema(d.Type(), 1), Data: d,
+	})
+	return []Emission{{ID: id, Type: d.Type(), Cut: rec.Seq, Event: raw}}, err
+}
+
+// TestFoldBeside: what runs beside the machine sees every record once, its
+// emissions are published once, and its state is kept and dropped with the
+// machine's.
+func TestFoldBeside(t *testing.T) {
+	r, blobs, m := testRegistry(t), make(memoryBlobs), newMemory(t)
+	path := filepath.Join(t.TempDir(), "state")
+	var f *countingFold // the present one
+	start := func(rules string) *Service {
+		s := stateOf(t, m, blobs, r, path)
+		s.cfg.Beside = func() SideFold { f = &countingFold{rules: rules}; return f }
+		s.reset()
+		return s
+	}
+	catchUp := func(s *Service) {
+		t.Helper()
+		for range 2 { // its own records are under the next checkpoint
+			m.sign()
+			if ok, err := s.Advance(t.Context()); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+		}
+	}
+	record := func(n int) {
+		for range n {
+			m.now++
+			m.book.add(m.now, "agent/piper", &events.GateChosen{Action: "KNOW"})
+		}
+	}
+	told := func() (n int) {
+		for _, body := range m.book.bodies {
+			rec, err := ledger.ParseRecord(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rec.Principal == "resolver/main" {
+				n++
+			}
+		}
+		return n
+	}
+	s := start("one")
+	record(7)
+	catchUp(s)
+	if told() != 2 || len(f.seen) != 9 || f.n != 7 {
+		t.Fatalf("%d told, %v seen, %d counted", told(), f.seen, f.n)
+	}
+	s = start("one") // goes on from the saved state
+	record(1)
+	catchUp(s)
+	if told() != 2 || len(f.seen) != 1 || f.n != 8 || f.saved != "7" {
+		t.Fatalf("%d told, %v seen, %d counted", told(), f.seen, f.n)
+	}
+	s = start("two") // other rules fold from record 1, and publish nothing twice
+	record(1)
+	catchUp(s)
+	if told() != 3 || len(f.seen) != 12 || f.n != 9 || f.saved != "" {
+		t.Fatalf("%d told, %v seen, %d counted", told(), f.seen, f.n)
+	}
+	if s.Differed() != 0 {
+		t.Errorf("%d differed", s.Differed())
+	}
+}
