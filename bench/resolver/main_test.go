@@ -34,8 +34,8 @@ func TestHouse(t *testing.T) {
 			t.Errorf("%s: %+v", name, p)
 		}
 	}
-	if sealed <= 0 || acks == 0 || r.Phases[6].Open != 0 {
-		t.Errorf("%v sealed, %d acks, at last %+v", sealed, acks, r.Phases[6])
+	if sealed <= 0 || acks == 0 {
+		t.Errorf("%v sealed, %d acks", sealed, acks)
 	}
 	v := r.Verdicts
 	if v.Wrong+v.Twice+v.Missing != 0 || v.Given["confirmed"] != 240 || v.Given["refuted"] != 120 || v.Given["unresolved"] != 40 || v.Lag.N != 280 {
