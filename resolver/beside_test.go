@@ -52,7 +52,7 @@ func TestFoldBeside(t *testing.T) {
 	var f *countingFold // the present one
 	start := func(rules string) *Service {
 		s := stateOf(t, m, blobs, r, path)
-		s.cfg.Beside = func() SideFold { f = &countingFold{rules: rules}; return f }
+		s.cfg.Beside = func() Companion { f = &countingFold{rules: rules}; return f }
 		s.reset()
 		return s
 	}

@@ -45,7 +45,7 @@ func uuidOf(id string) uuid.UUID {
 }
 
 // learn notes what a record says of others: that they are foreign, and that a
-// prediction is armed, resolved or amended already.
+// prediction is armed, resolved or amended, or a canary rolled back, already.
 func (n *news) learn(body []byte) {
 	rec, err := ledger.ParseRecord(body)
 	if err != nil {
@@ -75,7 +75,7 @@ func (n *news) learn(body []byte) {
 		}
 	case *events.ClockStepped:
 		n.stepped = true
-	case *events.RollbackTriggered: // of the fold beside, or an operator's
+	case *events.RollbackTriggered:
 		if role == "resolver" {
 			n.stored[uuidOf(ev.ID)] = sha256.Sum256(rec.Event)
 		}

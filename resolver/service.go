@@ -59,15 +59,15 @@ type ServiceConfig struct {
 	State string
 	// Beside makes a fold that runs beside the machine, over the same records;
 	// nil runs none.
-	Beside func() SideFold
+	Beside func() Companion
 	// Poll is how often the checkpoint is looked at; 0 is 250 ms.
 	Poll time.Duration
 	Log  zerolog.Logger
 }
 
-// SideFold is what the service needs of a fold that runs beside its machine. Like
+// Companion is what the service needs of a fold that runs beside its machine. Like
 // the machine it depends on the ledger alone.
-type SideFold interface {
+type Companion interface {
 	// Apply takes the next record, as Machine.Apply does.
 	Apply(ledger.Record) ([]Emission, error)
 	// Rules names what Apply does; a state that other rules made is not restored.
@@ -87,7 +87,7 @@ type Service struct {
 	cfg     ServiceConfig
 	mu      sync.Mutex // held while a record is applied and while a work list is made
 	machine *Machine
-	beside  SideFold // nil without one
+	beside  Companion // nil without one
 	sealers map[string]*Sealer
 
 	tree   ledger.Tree // over what was looked at; whole at each checkpoint
@@ -427,14 +427,6 @@ func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error 
 			return permanent{err}
 		}
 		s.tellSealer(rec)
-		if s.beside != nil {
-			more, err := s.beside.Apply(rec)
-			if err != nil {
-				s.broken = true
-				return permanent{err}
-			}
-			emissions = append(emissions, more...)
-		}
 		for _, e := range emissions {
 			s.publish(e)
 		}
@@ -454,7 +446,7 @@ func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error 
 	return nil
 }
 
-// fold hands a record to the machine.
+// fold hands a record to the machine and to what runs beside it.
 func (s *Service) fold(rec ledger.Record) ([]Emission, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -464,7 +456,11 @@ func (s *Service) fold(rec ledger.Record) ([]Emission, error) {
 		s.cfg.Log.Warn().Uint64("seq", uint64(rec.Seq)).Msg("telemetry came more than seven days late: it amends nothing that was settled by then")
 	}
 	s.skipped.Store(uint64(s.machine.Skipped()))
-	return emissions, err
+	if err != nil || s.beside == nil {
+		return emissions, err
+	}
+	more, err := s.beside.Apply(rec)
+	return append(emissions, more...), err
 }
 
 func (s *Service) tellSealer(rec ledger.Record) {

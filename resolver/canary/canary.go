@@ -141,13 +141,13 @@ func New(cfg Config) *Fold {
 	return &Fold{cfg: cfg}
 }
 
-// Rules implements resolver.Fold.
+// Rules implements resolver.Companion.
 func (f *Fold) Rules() string { return Rules }
 
-// Save implements resolver.Fold.
+// Save implements resolver.Companion.
 func (f *Fold) Save() ([]byte, error) { return json.Marshal(&f.state, json.Deterministic(true)) }
 
-// Restore implements resolver.Fold.
+// Restore implements resolver.Companion.
 func (f *Fold) Restore(raw []byte) error {
 	var s state
 	if err := json.Unmarshal(raw, &s, json.RejectUnknownMembers(true)); err != nil {
@@ -157,7 +157,7 @@ func (f *Fold) Restore(raw []byte) error {
 	return nil
 }
 
-// Apply implements resolver.Fold.
+// Apply implements resolver.Companion.
 func (f *Fold) Apply(rec ledger.Record) ([]resolver.Emission, error) {
 	if rec.Seq <= f.state.Seq {
 		return nil, fmt.Errorf("%w: %d after %d", resolver.ErrOrder, rec.Seq, f.state.Seq)

@@ -136,7 +136,7 @@ func (f *Fold) resolved(rec *ledger.Record, ev *events.Event, d *events.Predicti
 func (f *Fold) amended(rec *ledger.Record, ev *events.Event, d *events.PredictionResolutionAmended) error {
 	r := f.state.Last
 	p := r.Promises[d.Supersedes]
-	if p == nil || p.Verdict == "" || rec.RecordedAt.After(p.Resolved.Add(amendableFor)) {
+	if p == nil || p.Verdict == "" || rec.RecordedAt.After(p.Resolved.Add(resolver.AmendableFor)) {
 		return nil
 	}
 	delete(r.Promises, d.Supersedes)
@@ -151,9 +151,6 @@ func (f *Fold) amended(rec *ledger.Record, ev *events.Event, d *events.Predictio
 	}
 	return f.criteria(rec, ev, FailureRate)
 }
-
-// amendableFor is how long after its resolution a prediction can be amended.
-const amendableFor = 7 * 24 * time.Hour
 
 // rechecked notes whether a repair of the canary held.
 func (f *Fold) rechecked(rec *ledger.Record, ev *events.Event, d *events.FixRechecked) error {

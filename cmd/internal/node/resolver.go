@@ -106,7 +106,7 @@ func (r *Resolver) open(dir Dir, hub *Hub, cfg ResolverConfig) error {
 		Publisher: intakePublisher{publish.New(intake, id)},
 		Blobs:     blobs, Registry: reg, Buffer: telemetry.Buffer{JS: js},
 		Resolver:  who,
-		Beside:    func() resolver.SideFold { return canary.New(canary.Config{Resolver: who}) },
+		Beside:    func() resolver.Companion { return canary.New(canary.Config{Resolver: who}) },
 		SealEvery: cmp.Or(cfg.Seal, 10*time.Second), State: filepath.Join(dir.Resolver(), "state"), Log: cfg.Log,
 	})
 	return err
