@@ -62,11 +62,13 @@ type Broker struct {
 
 	// live is srv while it serves, for those who must not wait for a restart.
 	live atomic.Pointer[server.Server]
+	url  atomic.Value // string: the clients' address while it serves
 
 	mu   sync.Mutex // one start, stop or reload at a time
 	port int
 	srv  *server.Server  // nil while stopped
 	keys map[string]bool // the users that srv lets in
+	door *door           // nil while stopped, and for one broker of a cluster
 }
 
 // Start renders DIR/broker/nats.conf, starts a server on that very file and
@@ -89,9 +91,6 @@ func Start(c Config) (*Broker, error) {
 		return nil, fmt.Errorf("%w: %s", ErrClustered, abs)
 	}
 	b := &Broker{dir: Dir(abs), clustered: cluster != nil, log: newServerLog(c.Log), maxStore: c.MaxStore, port: c.Port}
-	if b.port == 0 {
-		b.port = server.RANDOM_PORT
-	}
 	b.lock, err = durable.TryLock(b.dir.lock())
 	if errors.Is(err, durable.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, b.dir.Store())
@@ -116,7 +115,7 @@ func (b *Broker) options() (*server.Options, error) {
 	}
 	opts.NoSigs = true
 	if !b.clustered {
-		opts.Port = b.port
+		opts.DontListen = true // the door does
 	}
 	if b.maxStore != 0 {
 		opts.JetStreamMaxStore = b.maxStore
@@ -146,11 +145,26 @@ func (b *Broker) start() error {
 	if b.clustered {
 		go shed(srv)
 	}
-	b.port = srv.Addr().(*net.TCPAddr).Port // a restart keeps the address
-	if err := b.writeURL(); err != nil {
+	if err := b.open(opts); err != nil {
 		return errors.Join(err, b.shutdown(context.Background()))
 	}
 	return nil
+}
+
+// open lets clients of other processes in and writes down where.
+func (b *Broker) open(opts *server.Options) error {
+	url := b.srv.ClientURL()
+	if !b.clustered {
+		d, err := openDoor(opts.Host, b.port, b.srv.InProcessConn)
+		if err != nil {
+			return err
+		}
+		d.know(opts.Nkeys)
+		b.door, b.port = d, d.port() // a restart keeps the address
+		url = d.url()
+	}
+	b.url.Store(url)
+	return b.writeURL(url)
 }
 
 // awaitReady waits until the server serves. What ends its start is only
@@ -171,13 +185,13 @@ func (b *Broker) awaitReady(srv *server.Server) error {
 	}
 }
 
-func (b *Broker) writeURL() error {
+func (b *Broker) writeURL(url string) error {
 	path := durable.Target(b.dir.URLFile())
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	// An address is no secret, and every service's user reads it.
-	return durable.WriteFile(path, []byte(b.srv.ClientURL()+"\n"), 0o644)
+	return durable.WriteFile(path, []byte(url+"\n"), 0o644)
 }
 
 func (b *Broker) shutdown(ctx context.Context) error {
@@ -187,9 +201,11 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	b.live.Store(nil)
-	srv, done := b.srv, make(chan struct{})
+	srv, d, done := b.srv, b.door, make(chan struct{})
+	b.door = nil
 	go func() {
 		defer close(done)
+		_ = d.Close()
 		srv.Shutdown()
 		srv.WaitForShutdown()
 	}()
@@ -265,6 +281,9 @@ func (b *Broker) Reload() error {
 			return err
 		}
 		b.keys = keys
+		if b.door != nil {
+			b.door.know(opts.Nkeys)
+		}
 	}
 	return nil
 }
@@ -288,11 +307,10 @@ func (b *Broker) server() (*server.Server, error) {
 
 // ClientURL is the address for clients in other processes.
 func (b *Broker) ClientURL() string {
-	srv, err := b.server()
-	if err != nil {
+	if _, err := b.server(); err != nil {
 		return ""
 	}
-	return srv.ClientURL()
+	return b.url.Load().(string)
 }
 
 // inProcess provides connections for one user. A pipe has no buffer: over it

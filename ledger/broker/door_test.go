@@ -1,0 +1,224 @@
+package broker
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// behind is what a door leads to: each connection's bytes are kept, and it
+// greets as a server does.
+type behind struct {
+	mu   sync.Mutex
+	seen []*bytes.Buffer
+	more chan struct{}
+}
+
+const greeting = "INFO {}\r\n"
+
+func (b *behind) enter() (net.Conn, error) {
+	near, far := net.Pipe()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	got := &bytes.Buffer{}
+	b.seen = append(b.seen, got)
+	go func() {
+		_, _ = io.WriteString(near, greeting)
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := near.Read(buf)
+			b.mu.Lock()
+			got.Write(buf[:n])
+			b.mu.Unlock()
+			select {
+			case b.more <- struct{}{}:
+			default:
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return far, nil
+}
+
+// passed is how many bytes came through, over all connections.
+func (b *behind) passed() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.seen {
+		n += s.Len()
+	}
+	return n
+}
+
+func (b *behind) await(t *testing.T, n int) {
+	t.Helper()
+	for b.passed() < n {
+		select {
+		case <-b.more:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d bytes came through, want %d", b.passed(), n)
+		}
+	}
+}
+
+// newDoor knows two principals, of which flood's limit gives out once and never
+// again, and one service.
+func newDoor(t *testing.T, once int) (*door, *behind) {
+	t.Helper()
+	b := &behind{more: make(chan struct{}, 1)}
+	d, err := openDoor("127.0.0.1", 0, b.enter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.free = map[string]bool{"SERVICE": true}
+	d.limiters = map[string]*rate.Limiter{"FLOOD": rate.NewLimiter(0, once), "OTHER": newLimiter()}
+	d.stranger = rate.NewLimiter(0, once)
+	return d, b
+}
+
+// come connects as the holder of a key and reads the greeting.
+func come(t *testing.T, d *door, key string) (c net.Conn, said int) {
+	t.Helper()
+	c, err := net.Dial("tcp", d.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	got := make([]byte, len(greeting))
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != greeting {
+		t.Fatalf("greeted with %q: %v", got, err)
+	}
+	hello := `CONNECT {"verbose":false,"nkey":"` + key + `"}` + "\r\n"
+	if _, err := io.WriteString(c, hello); err != nil {
+		t.Fatal(err)
+	}
+	return c, len(hello)
+}
+
+// TestDoorHoldsAFloodBack: what a principal may not send yet waits in its own
+// connections, all of them together, and nobody else's.
+func TestDoorHoldsAFloodBack(t *testing.T) {
+	const once = 300 << 10
+	for _, key := range []string{"FLOOD", "A STRANGER", ""} {
+		t.Run(key, func(t *testing.T) {
+			d, b := newDoor(t, once)
+			var wg sync.WaitGroup
+			for range 2 {
+				c, _ := come(t, d, key)
+				wg.Go(func() {
+					_, _ = c.Write(bytes.Repeat([]byte("PUB intake.agent.piper 100\r\n"+strings.Repeat("x", 100)+"\r\n"), 1<<16))
+				})
+			}
+			b.await(t, 1)
+			other, said := come(t, d, "OTHER")
+			before := 0
+			text := strings.Repeat("y", 2*once)
+			if _, err := io.WriteString(other, text); err != nil {
+				t.Fatal(err)
+			}
+			for before = 0; before < said+len(text); {
+				b.mu.Lock()
+				before = b.seen[2].Len()
+				b.mu.Unlock()
+				if before < said+len(text) {
+					b.await(t, b.passed()+1)
+				}
+			}
+			b.mu.Lock()
+			flood := b.seen[0].Len() + b.seen[1].Len()
+			b.mu.Unlock()
+			if flood == 0 || flood > once {
+				t.Errorf("%d bytes of the flood came through, want at most %d", flood, once)
+			}
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// TestDoorDoesNotHoldServicesBack, and passes every byte on as it is.
+func TestDoorDoesNotHoldServicesBack(t *testing.T) {
+	d, b := newDoor(t, 100)
+	c, said := come(t, d, "SERVICE")
+	text := bytes.Repeat([]byte("HPUB x 12 30\r\nNATS/1.0\r\n\r\nhello\r\n\x00\xff"), 1<<14)
+	if _, err := c.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, said+len(text))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if got := b.seen[0].Bytes()[said:]; !bytes.Equal(got, text) {
+		t.Error("other bytes came through")
+	}
+}
+
+func TestDoorEndsWithTheClient(t *testing.T) {
+	d, _ := newDoor(t, 1<<20)
+	c, _ := come(t, d, "OTHER")
+	c.Close()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		d.mu.Lock()
+		n := len(d.conns)
+		d.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are left", n)
+		}
+	}
+}
+
+func TestClientKey(t *testing.T) {
+	for _, c := range []struct {
+		hello, key string
+		known      bool
+	}{
+		{"", "", false},
+		{"CONN", "", false},
+		{`CONNECT {"nkey":"U1","sig":"x"}` + "\r\n", "U1", true},
+		{`connect  {"nkey":"U1"} ` + "\r\nPING\r\n", "U1", true},
+		{`CONNECT {"nkey":"U1"}`, "", false},
+		{"CONNECT {}\r\n", "", true},
+		{"CONNECT {\"nkey\":1}\r\n", "", true},
+		{"CONNECT\r\n", "", true},
+		{"PING\r\nCONNECT {\"nkey\":\"U1\"}\r\n", "", true},
+		{"\r\n", "", true},
+		{strings.Repeat("x", maxHello), "", false},
+		{strings.Repeat("x", maxHello+1), "", true},
+	} {
+		if key, known := clientKey([]byte(c.hello)); key != c.key || known != c.known {
+			t.Errorf("%.60q: %q, %v", c.hello, key, known)
+		}
+	}
+}
+
+func FuzzClientKey(f *testing.F) {
+	f.Add([]byte(`CONNECT {"nkey":"U1"}`+"\r\n"), 5)
+	f.Fuzz(func(t *testing.T, hello []byte, at int) {
+		key, known := clientKey(hello)
+		if known && at >= 0 && at < len(hello) {
+			// What is known early stays so.
+			if early, sure := clientKey(hello[:at]); sure && len(hello[:at]) <= maxHello && early != key {
+				t.Errorf("%q after %d bytes, then %q", early, at, key)
+			}
+		}
+	})
+}
