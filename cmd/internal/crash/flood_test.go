@@ -98,6 +98,7 @@ func (h *house) flooded(fn func()) (r floodReport) {
 	cmd := exec.Command("nice", "-n", "10", os.Args[0], "-test.run=^TestFlooder$")
 	cmd.Env = append(os.Environ(), floodHouse+"="+string(h.dir), floodPort+"="+strconv.Itoa(h.port))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
 	stop, err := cmd.StdinPipe()
 	if err != nil {
 		h.t.Fatal(err)
@@ -222,24 +223,29 @@ func (h *house) startFlood(ctx context.Context) *flood {
 	huge := []byte(`"` + strings.Repeat("x", broker.MaxPayload-1024) + `"`)
 	var conns []*nats.Conn
 	for range 3 {
-		conns = append(conns, h.connect("agent.piper"))
+		// A client whose pings wait behind its own flood would give the connection
+		// up, and with it what waits there.
+		conns = append(conns, h.connect("agent.piper", nats.PingInterval(time.Hour)))
 	}
 	f.slowReaders(ctx, h, 8)
 	f.connections(h)
-	f.repeat(ctx, conns[0], func() []byte { return gate.next().raw })
-	f.repeat(ctx, conns[1], func() []byte { return garbage })
-	f.repeat(ctx, conns[2], func() []byte { return huge })
+	f.repeat(ctx, h.t, conns[0], func() []byte { return gate.next().raw })
+	f.repeat(ctx, h.t, conns[1], func() []byte { return garbage })
+	f.repeat(ctx, h.t, conns[2], func() []byte { return huge })
 	return f
 }
 
-func (f *flood) repeat(ctx context.Context, nc *nats.Conn, next func() []byte) {
+func (f *flood) repeat(ctx context.Context, t testing.TB, nc *nats.Conn, next func() []byte) {
 	f.wg.Go(func() {
 		for ctx.Err() == nil {
 			if nc.Publish("intake.agent.piper", next()) == nil {
 				f.sent.Add(1)
 			}
 		}
-		_ = nc.Flush()
+		// What the broker does not let in yet waits in this connection.
+		if err := nc.FlushTimeout(patience); err != nil {
+			t.Errorf("flush what was sent: %v", err)
+		}
 	})
 }
 

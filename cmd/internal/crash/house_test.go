@@ -305,7 +305,7 @@ func (h *house) awaitServed(sockets ...string) {
 }
 
 // connect opens a connection of a principal that outlives the broker.
-func (h *house) connect(user string) *nats.Conn {
+func (h *house) connect(user string, opts ...nats.Option) *nats.Conn {
 	h.t.Helper()
 	c, err := principal.LoadCredential(principal.CredentialPath(h.dir.Creds(), user))
 	if err != nil {
@@ -313,7 +313,7 @@ func (h *house) connect(user string) *nats.Conn {
 	}
 	var nc *nats.Conn
 	h.await("a connection as "+user, func() bool { // a broker may be on its way back
-		nc, err = broker.Dial(h.url(), c)
+		nc, err = broker.Dial(h.url(), c, opts...)
 		return err == nil
 	})
 	h.t.Cleanup(nc.Close)
