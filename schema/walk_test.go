@@ -16,6 +16,18 @@ func TestGoodEventsAreReadOnce(t *testing.T) {
 		if _, n, ok := CheckFirst(append(bytes.Clone(raw), `,{"a":1}`...)); !ok || n != len(raw) {
 			t.Errorf("%s: %d of %d bytes, %v", typ, n, len(raw), ok)
 		}
+		for _, v := range values(raw) { // the space is the one change that never matters
+			for _, at := range []int{v.start, v.end} {
+				if at == 0 || at == len(raw) {
+					continue
+				}
+				spaced := []byte(string(raw[:at]) + "  " + string(raw[at:]))
+				c, n, ok := CheckFirst(spaced)
+				if want, f := checkEvent(spaced); !ok || n != len(spaced) || f != nil || c != want {
+					t.Fatalf("%s with spaces at %d: %+v, %d, %v", typ, at, c, n, ok)
+				}
+			}
+		}
 	}
 }
 

@@ -158,14 +158,24 @@ func (r *recorder) caughtUp(ctx context.Context) (house.Status, error) {
 	return last, err
 }
 
-// settled waits until no prediction is open.
+// settled waits until no prediction is open, and takes the phase's last look then.
 func (r *recorder) settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	last, at := house.Status{}, time.Time{}
 	_, err := r.h.Until(ctx, r.process("resolver"), socketOf("resolver"), func(s house.Status) bool {
+		last, at = s, time.Now()
 		return s.Resolver != nil && s.Resolver.Open == 0
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	logger, err := r.h.Ask(ctx, socketOf("logger"))
+	if err != nil {
+		return err
+	}
+	r.note(at, logger, last)
+	return nil
 }
 
 // restart stops the resolver and starts it with its saved fold, or kills it and

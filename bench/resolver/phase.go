@@ -69,6 +69,7 @@ type recorder struct {
 	processes map[string]*house.Process
 	phases    []*Phase
 	now       *Phase
+	noted     time.Time // when the resolver gave the last answer that was noted
 }
 
 func newRecorder(h *house.House) *recorder {
@@ -147,17 +148,20 @@ func (r *recorder) watch(ctx context.Context) {
 		if err != nil || resolver.Resolver == nil {
 			continue // it starts again
 		}
-		r.note(logger, resolver)
+		r.note(time.Now(), logger, resolver)
 	}
 }
 
-func (r *recorder) note(logger, resolver house.Status) {
+// note takes what the two answered, the resolver at the time at. An answer that
+// is older than the last one is passed over.
+func (r *recorder) note(at time.Time, logger, resolver house.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.now
-	if p == nil {
+	if p == nil || at.Before(r.noted) {
 		return
 	}
+	r.noted = at
 	p.BehindEnd = 0
 	if at := resolver.Resolver.Applied; at < logger.Logger.CheckpointSize {
 		p.BehindEnd = logger.Logger.CheckpointSize - at

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
-	"time"
 
 	"assay/cmd/internal/node"
 	"assay/events"
@@ -132,14 +130,7 @@ func (c *auditSampleCmd) publish(a *app, audit *node.Audit, out *sampleResult) e
 		return err
 	}
 	emit := emitCmd{As: c.As, NATS: c.NATS, CredsDir: c.CredsDir, NKey: c.NKey}
-	client, done, err := emit.dial(a)
-	if err != nil {
-		return err
-	}
-	defer done()
-	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
-	defer cancel()
-	r, err := client.Publish(ctx, raw)
+	r, err := emit.publish(a.ctx, a, raw)
 	if err != nil {
 		return err
 	}

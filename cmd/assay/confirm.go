@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"strings"
-	"time"
 
 	"assay/cmd/internal/node"
 	"assay/events"
@@ -64,15 +62,8 @@ func (c *confirmCmd) Run(a *app) error {
 		return err
 	}
 	emit := emitCmd{As: c.As, NATS: c.NATS, CredsDir: c.CredsDir, NKey: c.NKey}
-	client, done, err := emit.dial(a)
-	if err != nil {
-		return err
-	}
-	defer done()
-	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
-	defer cancel()
 	out := confirmed{Principal: c.Principal, PredID: c.Pred, Verdict: c.Verdict, Source: c.Source}
-	if out.Receipt, err = client.Publish(ctx, raw); err != nil {
+	if out.Receipt, err = emit.publish(a.ctx, a, raw); err != nil {
 		return err
 	}
 	return a.print(out, func(w io.Writer) {

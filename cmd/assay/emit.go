@@ -99,6 +99,18 @@ func (c *emitCmd) dial(a *app) (*publish.Client, func(), error) {
 	return publish.New(nc, c.As), nc.Close, nil
 }
 
+// publish sends one event and waits for its receipt.
+func (c *emitCmd) publish(ctx context.Context, a *app, event []byte) (publish.Receipt, error) {
+	client, done, err := c.dial(a)
+	if err != nil {
+		return publish.Receipt{}, err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return client.Publish(ctx, event)
+}
+
 func (c *emitCmd) connect(hub *node.Hub) (*nats.Conn, error) {
 	user := strings.Replace(c.As, "/", ".", 1)
 	if c.NKey == "" {

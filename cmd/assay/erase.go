@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"assay/cmd/internal/node"
 	"assay/events/publish"
@@ -47,7 +46,9 @@ func (c *eraseCmd) Run(a *app) error {
 	defer bar.Finish()
 	out, err := node.Erase(a.ctx, node.EraseConfig{
 		Dir: a.dir, Evidence: e, Ref: c.Ref, Reason: c.Reason, As: c.As,
-		Publish: func(ctx context.Context, event []byte) (publish.Receipt, error) { return c.publish(ctx, a, event) },
+		Publish: func(ctx context.Context, event []byte) (publish.Receipt, error) {
+			return (&emitCmd{As: c.As, NKey: c.NKey}).publish(ctx, a, event)
+		},
 		Progress: func(done, total ledger.Seq) {
 			bar.ChangeMax64(int64(total))
 			_ = bar.Set64(int64(done))
@@ -67,18 +68,6 @@ func (c *eraseCmd) Run(a *app) error {
 		fmt.Fprintf(w, "named by    %d records, which keep its hash\n", out.Records)
 		fmt.Fprintf(w, "`assay erase --residue %s` lists where the content may still be\n", out.Ref)
 	})
-}
-
-func (c *eraseCmd) publish(ctx context.Context, a *app, event []byte) (publish.Receipt, error) {
-	emit := emitCmd{As: c.As, NKey: c.NKey}
-	client, done, err := emit.dial(a)
-	if err != nil {
-		return publish.Receipt{}, err
-	}
-	defer done()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	return client.Publish(ctx, event)
 }
 
 func (c *eraseCmd) residue(a *app) error {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"assay/events"
 	"assay/events/publish"
@@ -59,14 +57,7 @@ func (c *foreignAckCmd) Run(a *app) error {
 		return err
 	}
 	emit := emitCmd{As: c.As, NATS: c.NATS, CredsDir: c.CredsDir, NKey: c.NKey}
-	client, done, err := emit.dial(a)
-	if err != nil {
-		return err
-	}
-	defer done()
-	ctx, cancel := context.WithTimeout(a.ctx, 30*time.Second)
-	defer cancel()
-	if out.Receipt, err = client.Publish(ctx, raw); err != nil {
+	if out.Receipt, err = emit.publish(a.ctx, a, raw); err != nil {
 		return err
 	}
 	return a.print(out, func(w io.Writer) {

@@ -4,37 +4,13 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
+	"assay/internal/answerkeys"
 	"assay/resolver/criterion"
 	"assay/resolver/telemetry"
 )
-
-// keys is a file of the answer keys that others wrote, beside the module.
-func keys(t *testing.T, path string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = up
-	}
-	file := filepath.Join(dir, "..", "shared", "keys", path)
-	if _, err := os.Stat(file); err != nil {
-		t.Skipf("SKIPPED: the answer keys are not here: %v", err)
-	}
-	return file
-}
 
 func registry(t *testing.T, signals ...criterion.Signal) *criterion.Registry {
 	t.Helper()
@@ -60,7 +36,7 @@ func fileSignal(name string, kind criterion.Kind, interval time.Duration) criter
 // The Numenta Anomaly Benchmark's ec2_request_latency (MIT). What must come out
 // stands in the keys' own README.
 func TestRequestLatency(t *testing.T) {
-	f, err := os.Open(keys(t, "telemetry/nab_ec2_request_latency.csv"))
+	f, err := os.Open(answerkeys.Need(t, "telemetry/nab_ec2_request_latency.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"assay/internal/answerkeys"
 	"assay/resolver/criterion"
 )
 
@@ -129,7 +130,8 @@ var alertmanagerConformer = conformer{
 
 // The real payload is of an old version, whose alerts have no status.
 func TestAlertmanagerRealPayload(t *testing.T) {
-	raw := key(t, "telemetry", "alertmanager_webhook_firing.json")
+	raw, err := os.ReadFile(answerkeys.Need(t, "telemetry/alertmanager_webhook_firing.json"))
+	mustDo(t, err)
 	w, out := newWorld(t), &recorder{}
 	a, err := newAlerts(w, &memoryCursor{}, criterion.Source{})
 	mustDo(t, err)

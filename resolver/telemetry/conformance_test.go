@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -327,26 +325,4 @@ func testForeignCursor(t *testing.T, c conformer) {
 			t.Errorf("cursor %s was taken", raw)
 		}
 	}
-}
-
-// key reads a file of the shared answer keys; without them the test is skipped.
-func key(t *testing.T, name ...string) []byte {
-	t.Helper()
-	dir, err := os.Getwd()
-	mustDo(t, err)
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-	raw, err := os.ReadFile(filepath.Join(append([]string{dir, "..", "shared", "keys"}, name...)...))
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("SKIPPED: the real samples are not here: %v", err)
-	}
-	mustDo(t, err)
-	return raw
 }

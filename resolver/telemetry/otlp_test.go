@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"assay/internal/answerkeys"
 	"assay/resolver/criterion"
 )
 
@@ -563,7 +564,8 @@ func TestOTLPExamples(t *testing.T) {
 		{"otlp_metrics.json", "/v1/metrics", 3, Sample{Signal: "gauge", Value: 10, Labels: map[string]string{"a": "some value"}}},
 		{"otlp_logs.json", "/v1/logs", 0, Sample{Signal: "record", Value: 1, Labels: map[string]string{"s": "some string"}}},
 	} {
-		raw := key(t, "telemetry", c.file)
+		raw, err := os.ReadFile(answerkeys.Need(t, "telemetry/"+c.file))
+		mustDo(t, err)
 		out := &recorder{}
 		o := testOTLP(t, reg)
 		req := httptest.NewRequest(http.MethodPost, c.path, bytes.NewReader(raw))

@@ -21,6 +21,7 @@ import (
 
 	"assay/events"
 	"assay/events/publish"
+	"assay/internal/answerkeys"
 	"assay/internal/principal"
 	"assay/ledger/broker"
 	"assay/projector"
@@ -35,25 +36,6 @@ func mustFind(t *testing.T, program, pkg string) string {
 	path, err := exec.LookPath(program)
 	if err != nil {
 		t.Skipf("SKIPPED: there is no %s here (Debian package %s)", program, pkg)
-	}
-	return path
-}
-
-// sharedKey is a file of the shared answer keys, "" where they are not.
-func sharedKey(t *testing.T, name ...string) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	check(t, err)
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	path := filepath.Join(append([]string{dir, "..", "shared", "keys"}, name...)...)
-	if _, err := os.Stat(path); err != nil {
-		t.Logf("without the real samples: %v", err)
-		return ""
 	}
 	return path
 }
@@ -131,7 +113,7 @@ type target struct {
 
 func newTarget(t *testing.T) *target {
 	s := &target{started: time.Now().Add(-time.Hour), level: 50, total: 10}
-	if path := sharedKey(t, "telemetry", "node_exporter_oom_excerpt.prom"); path != "" {
+	if path, ok := answerkeys.Find(t, "telemetry/node_exporter_oom_excerpt.prom"); ok {
 		var err error
 		s.extra, err = os.ReadFile(path)
 		check(t, err)
