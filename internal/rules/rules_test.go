@@ -48,7 +48,7 @@ var libraries = map[string][]string{
 	},
 	"github.com/nats-io/nats-server": {"ledger/broker", "bench"},
 	"github.com/prometheus":          {"cmd/internal/metrics", "resolver/telemetry"},
-	"encoding/json":                  {},
+	"encoding/json":                  {"ledger/broker"}, // the door reads a CONNECT as the server does
 }
 
 type pkg struct {

@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -10,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats-server/v2/server"
 	"golang.org/x/time/rate"
 )
@@ -48,7 +48,7 @@ type door struct {
 	wg    sync.WaitGroup
 
 	mu       sync.Mutex
-	conns    map[net.Conn]bool
+	conns    map[net.Conn]net.Conn    // client to server
 	free     map[string]bool          // keys without limit
 	limiters map[string]*rate.Limiter // by key
 	stranger *rate.Limiter            // of everyone else together
@@ -60,7 +60,7 @@ func openDoor(host string, port int, enter func() (net.Conn, error)) (*door, err
 	if err != nil {
 		return nil, err
 	}
-	d := &door{ln: ln, enter: enter, conns: map[net.Conn]bool{}, stranger: newLimiter()}
+	d := &door{ln: ln, enter: enter, conns: map[net.Conn]net.Conn{}, stranger: newLimiter()}
 	d.ctx, d.close = context.WithCancel(context.Background())
 	d.wg.Go(d.accept)
 	return d, nil
@@ -154,7 +154,7 @@ func (d *door) admit(c, up net.Conn) bool {
 		up.Close()
 		return false
 	}
-	d.conns[c] = true
+	d.conns[c] = up
 	return true
 }
 
@@ -210,6 +210,8 @@ func clientKey(hello []byte) (key string, known bool) {
 	var connect struct {
 		Nkey string `json:"nkey"`
 	}
+	// By the library that the server reads it with, which takes a member in any
+	// case and the last of several: a stricter one would read another key.
 	if json.Unmarshal(bytes.TrimSpace(line[len(verb):]), &connect) != nil {
 		return "", true
 	}
@@ -227,8 +229,9 @@ func (d *door) Close() error {
 	d.close()
 	err := d.ln.Close()
 	d.mu.Lock()
-	for c := range d.conns {
+	for c, up := range d.conns {
 		c.Close()
+		up.Close() // whose server may have stopped reading
 	}
 	d.mu.Unlock()
 	d.wg.Wait()

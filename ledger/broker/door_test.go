@@ -1,7 +1,11 @@
 package broker
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -10,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"assay/internal/principal"
 )
 
 // behind is what a door leads to: each connection's bytes are kept, and it
@@ -201,12 +207,87 @@ func TestClientKey(t *testing.T) {
 		{"CONNECT\r\n", "", true},
 		{"PING\r\nCONNECT {\"nkey\":\"U1\"}\r\n", "", true},
 		{"\r\n", "", true},
+		{`CONNECT {"NKEY":"U1"}` + "\r\n", "U1", true},
+		{`CONNECT {"nkey":"SERVICE","NKEY":"U1"}` + "\r\n", "U1", true},
+		{`CONNECT {"nkey":"SERVICE","nkey":"U1"}` + "\r\n", "U1", true},
+		{`CONNECT {"nkey":"U1","nKey":null,"n_key":"SERVICE"}` + "\r\n", "U1", true},
 		{strings.Repeat("x", maxHello), "", false},
 		{strings.Repeat("x", maxHello+1), "", true},
 	} {
 		if key, known := clientKey([]byte(c.hello)); key != c.key || known != c.known {
 			t.Errorf("%.60q: %q, %v", c.hello, key, known)
 		}
+	}
+}
+
+func TestDoorClosesOnAServerThatDoesNotRead(t *testing.T) {
+	deaf := make(chan net.Conn, 1)
+	d, err := openDoor("127.0.0.1", 0, func() (net.Conn, error) {
+		near, far := net.Pipe()
+		deaf <- near
+		return far, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", d.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "CONNECT {}\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	defer (<-deaf).Close()
+	closed := make(chan error, 1)
+	go func() { closed <- d.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Close waits for the server")
+	}
+}
+
+// TestDoorReadsTheKeyThatTheServerReads: a client that names a service's key and
+// its own is let in by the one that it signs with, and held to its limit.
+func TestDoorReadsTheKeyThatTheServerReads(t *testing.T) {
+	h := startHouse(t)
+	own, service := h.credential(t, "agent.piper"), h.credential(t, principal.LoggerStore)
+	c, err := net.Dial("tcp", strings.TrimPrefix(h.ClientURL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	in := bufio.NewReader(c)
+	info, err := in.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hello struct {
+		Nonce string `json:"nonce"`
+	}
+	if err := json.Unmarshal([]byte(strings.TrimPrefix(info, "INFO ")), &hello); err != nil {
+		t.Fatal(err)
+	}
+	sig, err := own.Sign([]byte(hello.Nonce))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := fmt.Sprintf(`CONNECT {"nkey":%q,"NKEY":%q,"sig":%q,"verbose":false}`+"\r\n", service.Public, own.Public, base64.RawURLEncoding.EncodeToString(sig))
+	if _, err := io.WriteString(c, line+"PING\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := in.ReadString('\n'); err != nil || answer != "PONG\r\n" {
+		t.Fatalf("the server answers %q: %v", answer, err)
+	}
+	if key, _ := clientKey([]byte(line)); key != own.Public {
+		t.Errorf("the door takes %s for %s", own.Public, key)
+	}
+	if h.door.limiter(own.Public) == nil || h.door.limiter(service.Public) != nil {
+		t.Error("the agent has no limit, or the service has one")
 	}
 }
 
