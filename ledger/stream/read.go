@@ -32,8 +32,11 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 		from = 1
 	}
 	if to != 0 {
-		head, err := s.Head(ctx)
-		if err != nil {
+		var head Head
+		if err := withLeader(ctx, electedWithin, func(ctx context.Context) (err error) {
+			head, err = s.head(ctx)
+			return err
+		}); err != nil {
 			return err
 		}
 		to = min(to, head.Last)
@@ -41,10 +44,14 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 			return nil
 		}
 	}
-	cons, err := s.js.OrderedConsumer(ctx, Name, jetstream.OrderedConsumerConfig{
-		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:       uint64(from),
-		InactiveThreshold: time.Minute,
+	var cons jetstream.Consumer
+	err := withLeader(ctx, electedWithin, func(ctx context.Context) (err error) {
+		cons, err = s.js.OrderedConsumer(ctx, Name, jetstream.OrderedConsumerConfig{
+			DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+			OptStartSeq:       uint64(from),
+			InactiveThreshold: time.Minute,
+		})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read from %d: %w", from, err)
@@ -139,6 +146,11 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 		}
 	}
 }
+
+// electedWithin is more than the nine seconds that servers may wait before one
+// stands for election (nats-server 2.15.3). The stream has its leader before the
+// servers have theirs, who makes consumers.
+const electedWithin = 15 * time.Second
 
 // lagLimit is how long a read waits for a copy that does not catch up with the
 // leader: then its caller may try another.

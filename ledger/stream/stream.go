@@ -281,20 +281,38 @@ func (i *info) led() bool {
 
 // Head asks the stream's leader where it ends. ErrNoLeader when none was found
 // within the stream's timeout.
-func (s *Stream) Head(ctx context.Context) (Head, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+func (s *Stream) Head(ctx context.Context) (h Head, err error) {
+	err = withLeader(ctx, s.timeout, func(ctx context.Context) error {
+		h, err = s.head(ctx)
+		return err
+	})
+	return h, err
+}
+
+// withLeader calls ask until it is answered otherwise than by servers without a
+// leader, for as long as patience.
+func withLeader(ctx context.Context, patience time.Duration, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		h, err := s.head(ctx)
-		if !errors.Is(err, ErrNoLeader) {
-			return h, err
+		err := ask(ctx)
+		if !leaderless(err) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return Head{}, err
+			return err
 		case <-time.After(leaderPause):
 		}
 	}
+}
+
+// leaderless says whether err is the answer of a server that found no leader of
+// the stream, or none of the cluster (503: JetStream is temporarily unavailable),
+// as for some seconds after servers came back.
+func leaderless(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, ErrNoLeader) || errors.As(err, &api) && api.Code == 503
 }
 
 // leaderPause is the time between two looks for a leader.
