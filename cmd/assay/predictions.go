@@ -60,10 +60,7 @@ func (c *predictionsCmd) fold(a *app, q resolver.WorkQuery) (resolver.WorkList, 
 		return resolver.WorkList{}, err
 	}
 	defer e.Close()
-	bar := a.progress(-1, "folding")
-	defer bar.Finish()
-	return node.FoldWorkList(a.ctx, a.dir, e, q, func(done, total ledger.Seq) {
-		bar.ChangeMax64(int64(total))
-		_ = bar.Set64(int64(done))
-	})
+	show, end := progress[ledger.Seq](a, "folding")
+	defer end()
+	return node.FoldWorkList(a.ctx, a.dir, e, q, show)
 }
