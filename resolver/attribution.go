@@ -137,8 +137,8 @@ func (m *Machine) attribute(p *prediction, ev evidence, res criterion.Result) (e
 
 // placebo loads earlier telemetry of p's clauses, in which nobody acted on its
 // target: at most placeboWindows of its windows before the action, less where an
-// earlier action, the horizon, placeboSegments or placeboSamples ends it. The
-// span is nil when nothing is left.
+// earlier action, the horizon, or placeboSegments or placeboSamples over all of
+// its sources ends it. The span is nil when nothing is left.
 func (m *Machine) placebo(p *prediction, before time.Time) (*criterion.Span, []criterion.Sample, error) {
 	to := p.act.start
 	from := to.Add(-placeboWindows * p.criterion.Window.Length)
@@ -147,20 +147,7 @@ func (m *Machine) placebo(p *prediction, before time.Time) (*criterion.Span, []c
 			from = t
 		}
 	}
-	segments, samples := 0, int64(0)
-	for _, src := range p.sources {
-		for i := len(src.segments) - 1; i >= 0 && src.segments[i].end.After(from); i-- {
-			seg := &src.segments[i]
-			if !seg.earliest.Before(to) {
-				continue
-			}
-			segments++
-			if samples += seg.samples; segments > placeboSegments || samples > placeboSamples {
-				from = seg.end
-				break
-			}
-		}
-	}
+	from = affordable(p.sources, from, to)
 	if !from.Before(to) {
 		return nil, nil, nil
 	}
@@ -174,6 +161,35 @@ func (m *Machine) placebo(p *prediction, before time.Time) (*criterion.Span, []c
 		return nil, nil, err
 	}
 	return &criterion.Span{Start: from, End: to}, past.gather().samples, nil
+}
+
+// affordable is from or, where the segments of all sources that may hold samples
+// in [from, to) are too many, the end of the newest that is one too many.
+func affordable(sources []*source, from, to time.Time) time.Time {
+	left := make([][]sealed, len(sources)) // of each source, those not looked at yet: the last is its newest
+	for i, src := range sources {
+		left[i] = src.segments
+	}
+	for segments, samples := 0, int64(0); ; {
+		var newest *sealed
+		at := 0
+		for i, list := range left {
+			if n := len(list); n > 0 && (newest == nil || list[n-1].end.After(newest.end)) {
+				newest, at = &list[n-1], i
+			}
+		}
+		if newest == nil || !newest.end.After(from) {
+			return from
+		}
+		left[at] = left[at][:len(left[at])-1]
+		if !newest.earliest.Before(to) {
+			continue
+		}
+		segments++
+		if samples += newest.samples; segments > placeboSegments || samples > placeboSamples {
+			return newest.end
+		}
+	}
 }
 
 // attributionOf is what an event says of it.

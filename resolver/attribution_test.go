@@ -171,26 +171,47 @@ func TestAboveBaseRate(t *testing.T) {
 }
 
 // The placebo looks back over 24 windows, not over an earlier action on the
-// target, and over 2,000 segments at most.
+// target, and over 2,000 segments and 500,000 samples at most, those of all
+// sources together.
 func TestPlaceboIsBounded(t *testing.T) {
-	for _, tc := range []struct {
-		name  string
-		write func(b *book)
-		want  time.Time
-	}{
-		{"windows", func(*book) {}, at(-24*60 + 98)},
-		{"an earlier action", func(b *book) { b.tool(50, "dispatcher/main", "restart", "9", "ok", 50) }, at(50)},
-		{"segments", func(b *book) {
-			for i := range 3000 {
-				b.seal(-100+float64(i)/100, -100+float64(i)/100)
+	both := strings.Replace(killed, `"value":60}`, `"value":60},{"signal":"heat","reduce":"max","op":"<=","value":60}`, 1)
+	many := func(b *book, from float64, sources ...string) { // 3,000 segments of each, a hundred a second
+		for i := range 3000 {
+			for _, source := range sources {
+				b.sealOf(source, from+float64(i)/100, from+float64(i)/100)
 			}
-		}, at(-100 + 9.99)},
+		}
+	}
+	for _, tc := range []struct {
+		name      string
+		criterion string
+		write     func(b *book)
+		want      time.Time
+	}{
+		{"windows", killed, func(*book) {}, at(-24*60 + 98)},
+		{"an earlier action", killed, func(b *book) { b.tool(50, "dispatcher/main", "restart", "9", "ok", 50) }, at(50)},
+		{"segments", killed, func(b *book) { many(b, -100, "s") }, at(-100 + 9.99)},
+		{"segments of two sources", both, func(b *book) { many(b, -100, "s", "hot") }, at(-100 + 19.99)},
+		{"segments of two sources, first one's and then the other's", both, func(b *book) {
+			many(b, -100, "s")
+			many(b, -50, "hot")
+		}, at(-50 + 9.99)},
+		{"and the other way round", both, func(b *book) {
+			many(b, -100, "hot")
+			many(b, -50, "s")
+		}, at(-50 + 9.99)},
+		{"samples of two sources", both, func(b *book) {
+			for i, source := range []string{"s", "hot", "s", "hot"} {
+				second := -100 + 10*float64(i)
+				b.sealCounted(source, second, second, placeboSamples/2)
+			}
+		}, at(-90)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBook(t)
 			b.dated = false
 			tc.write(b)
-			b.predict(90, "p", killed)
+			b.predict(90, "p", tc.criterion)
 			b.tool(100, "dispatcher/main", "kill", "9", "ok", 100)
 			m := machineOf(b, testRegistry(t))
 			b.fold(m)

@@ -154,6 +154,11 @@ func (b *book) seal(when, watermark float64, samples ...criterion.Sample) ledger
 }
 
 func (b *book) sealOf(source string, when, watermark float64, samples ...criterion.Sample) ledger.Seq {
+	return b.sealCounted(source, when, watermark, int64(len(samples)), samples...)
+}
+
+// sealCounted is sealOf whose record says that the samples are n.
+func (b *book) sealCounted(source string, when, watermark float64, n int64, samples ...criterion.Sample) ledger.Seq {
 	start := b.lastEnd
 	end := at(watermark)
 	var first time.Time
@@ -181,7 +186,7 @@ func (b *book) sealOf(source string, when, watermark float64, samples ...criteri
 	b.seq++
 	return b.add(when, "resolver/main", &events.TelemetrySealed{
 		Source: source, Start: events.FormatTime(start), End: events.FormatTime(end), First: b.seq, Last: b.seq,
-		Watermark: events.FormatTime(at(watermark)), SHA256: b.put(raw), Samples: int64(len(samples)), Earliest: earliest,
+		Watermark: events.FormatTime(at(watermark)), SHA256: b.put(raw), Samples: n, Earliest: earliest,
 	})
 }
 

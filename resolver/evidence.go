@@ -73,14 +73,13 @@ type source struct {
 	forgotten time.Time // end of the last segment that is remembered no more
 	watermark time.Time
 	series    map[string]*bySignal
-	watched   int               // series among them
-	closing   timeQueue         // when a window needs no more waiting for this source
-	proving   timeQueue         // the same for baselines
-	pins      timeQueue         // since when predictions may need segments
-	pinned    int               // predictions among them that still may
-	shelved   int               // predictions that are on its shelves
-	shelfEnd  time.Time         // every shelved prediction of this source rests on earlier samples
-	streams   map[string]string // one copy of each name
+	watched   int       // series among them
+	closing   timeQueue // when a window needs no more waiting for this source
+	proving   timeQueue // the same for baselines
+	pins      timeQueue // since when predictions may need segments
+	pinned    int       // predictions among them that still may
+	shelved   int       // predictions that are on its shelves
+	shelfEnd  time.Time // every shelved prediction of this source rests on earlier samples
 }
 
 // bySignal is what is kept of one signal: watched series, and settled
@@ -118,7 +117,7 @@ type origin struct {
 }
 
 func newSource(name string) *source {
-	return &source{name: name, series: make(map[string]*bySignal), streams: make(map[string]string)}
+	return &source{name: name, series: make(map[string]*bySignal)}
 }
 
 // add remembers a segment and forgets those that nobody needs any more.
@@ -268,15 +267,10 @@ func (se *series) insert(s criterion.Sample, o origin) bool {
 	if s.Time.Before(se.from) {
 		return false
 	}
-	src := se.src
-	s.Source, s.Signal = src.name, se.signal
+	s.Source, s.Signal = se.src.name, se.signal
 	if !se.anyLabels {
 		s.Labels = se.labels
 	}
-	if _, ok := src.streams[s.Stream]; !ok {
-		src.streams[s.Stream] = s.Stream
-	}
-	s.Stream = src.streams[s.Stream]
 	i := len(se.samples)
 	if i > 0 && criterion.Compare(&se.samples[i-1], &s) >= 0 {
 		i = sort.Search(len(se.samples), func(i int) bool { return criterion.Compare(&se.samples[i], &s) >= 0 })

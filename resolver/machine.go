@@ -22,7 +22,7 @@ var (
 
 // Engine names the rules that this build resolves by. Another rule is another
 // engine: a resolution already in the ledger can then only be amended.
-const Engine = "criterion/2"
+const Engine = "criterion/3"
 
 // AmendableFor is how long after it was settled, by ledger time, a prediction is
 // amended.
@@ -90,23 +90,24 @@ type Emission struct {
 // once more with all that the window held; then, until AmendableFor has passed,
 // only its place on the shelves of its series, where late samples find it.
 type Machine struct {
-	cfg       MachineConfig
-	segments  memo
-	seq       ledger.Seq
-	now       time.Time // ledger time
-	hold      *hold
-	preds     map[predKey]*prediction  // not settled yet
-	past      map[predKey]*prediction  // settled, and amendable
-	ages      []*prediction            // those of preds in ledger order, and settled ones not yet let go of
-	done      map[ledger.Hash]struct{} // settledKey of every settled one
-	awaiting  map[actionKey]map[*prediction]bool
-	actions   actionLog
-	deadlines timeQueue
-	sources   map[string]*source
-	order     []*source // by first appearance
-	skipped   int
-	tooLate   int // segments with samples that came too late to amend anything
-	out       []Emission
+	cfg        MachineConfig
+	registries map[string]*criterion.Registry // those that predictions pinned beside cfg's, by hash
+	segments   memo
+	seq        ledger.Seq
+	now        time.Time // ledger time
+	hold       *hold
+	preds      map[predKey]*prediction  // not settled yet
+	past       map[predKey]*prediction  // settled, and amendable
+	ages       []*prediction            // those of preds in ledger order, and settled ones not yet let go of
+	done       map[ledger.Hash]struct{} // settledKey of every settled one
+	awaiting   map[actionKey]map[*prediction]bool
+	actions    actionLog
+	deadlines  timeQueue
+	sources    map[string]*source
+	order      []*source // by first appearance
+	skipped    int
+	tooLate    int // segments with samples that came too late to amend anything
+	out        []Emission
 }
 
 // hold is a clock step that nobody confirmed.
@@ -124,7 +125,8 @@ func NewMachine(cfg MachineConfig) *Machine {
 		cfg.IsFinal = func(string) bool { return false }
 	}
 	return &Machine{
-		cfg: cfg, segments: memo{from: cfg.Segments}, preds: make(map[predKey]*prediction), past: make(map[predKey]*prediction), done: make(map[ledger.Hash]struct{}),
+		cfg: cfg, registries: make(map[string]*criterion.Registry), segments: memo{from: cfg.Segments},
+		preds: make(map[predKey]*prediction), past: make(map[predKey]*prediction), done: make(map[ledger.Hash]struct{}),
 		awaiting: make(map[actionKey]map[*prediction]bool), actions: newActionLog(), sources: make(map[string]*source),
 	}
 }

@@ -2,6 +2,7 @@ package resolver
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -492,4 +493,55 @@ func TestDeadSourceKeepsNothing(t *testing.T) {
 			t.Errorf("%d entries in %s", n, name)
 		}
 	}
+}
+
+// longStreams has a segment of ten samples for each call, every one of a stream of
+// its own with a name of a kibibyte.
+type longStreams struct {
+	second float64 // of the last segment's end
+	made   int
+}
+
+func (l *longStreams) Load(string) ([]criterion.Sample, error) {
+	var out []criterion.Sample
+	for i := range 5 {
+		for _, s := range ticks(l.second-5+float64(i), l.second-4+float64(i), 1) {
+			l.made++
+			s.Stream = fmt.Sprintf("%01024d", l.made)
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// What a sensor calls its streams goes with their samples: one that calls each
+// otherwise fills no memory.
+func TestStreamsAreForgotten(t *testing.T) {
+	b, l := newBook(t), &longStreams{}
+	m := machineOf(b, testRegistry(t))
+	m.cfg.Segments, m.segments = l, memo{from: l}
+	heap := func() int64 {
+		runtime.GC()
+		var st runtime.MemStats
+		runtime.ReadMemStats(&st)
+		return int64(st.HeapAlloc)
+	}
+	before := heap()
+	for i := range 200 {
+		minute := 60 * float64(i)
+		b.predict(minute, fmt.Sprint("p", i), low)
+		for s := minute + 5; s <= minute+60; s += 5 {
+			l.second = s
+			b.seal(s, s)
+			b.fold(m)
+		}
+	}
+	names, grown := int64(l.made)<<10, heap()-before
+	if len(m.past) < 190 || names < 20<<20 {
+		t.Fatalf("%d settled, names of %d bytes", len(m.past), names)
+	}
+	if grown > names/4 {
+		t.Errorf("%d bytes are held after names of %d", grown, names)
+	}
+	runtime.KeepAlive(m)
 }

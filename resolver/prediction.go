@@ -121,9 +121,13 @@ func (m *Machine) await(p *prediction) {
 	m.awaiting[at][p] = true
 }
 
+// registry finds one by its hash; each is parsed once.
 func (m *Machine) registry(sha string) (*criterion.Registry, error) {
 	if m.cfg.Registry.HashString() == sha {
 		return m.cfg.Registry, nil
+	}
+	if r := m.registries[sha]; r != nil {
+		return r, nil
 	}
 	if m.cfg.Registries == nil {
 		return nil, fmt.Errorf("%w: %s", ErrRegistry, sha)
@@ -132,6 +136,7 @@ func (m *Machine) registry(sha string) (*criterion.Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrRegistry, sha, err)
 	}
+	m.registries[sha] = r
 	return r, nil
 }
 

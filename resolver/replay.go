@@ -44,7 +44,8 @@ type Replayed struct {
 	Differences []Difference `json:"differences"`
 	// Others were made by another engine and are not comparable.
 	Others []Stored `json:"other_engines"`
-	// Pending are called for, but not written yet: the resolver lags behind.
+	// Pending are called for, but not written yet, and neither is anything that
+	// this engine calls for at a later record: the resolver lags behind.
 	Pending int `json:"pending"`
 }
 
@@ -54,20 +55,19 @@ func (r *Replayed) Compared() int { return r.Resolutions + r.Amendments }
 // Difference is one field in which a stored event is not what the ledger calls
 // for; an empty side has no such event.
 type Difference struct {
-	Principal  string     `json:"principal"`
+	Principal  string     `json:"principal,omitzero"` // whose prediction; "" of a stored event that nothing calls for
 	PredID     string     `json:"pred_id"`
 	Seq        ledger.Seq `json:"seq,omitzero"` // of the stored event
-	Field      string     `json:"field"`        // event, id, verdict, reason, digest or bytes
+	Field      string     `json:"field"`        // event, verdict, reason, digest or bytes
 	Stored     string     `json:"stored"`
 	Recomputed string     `json:"recomputed"`
 }
 
 // Stored names a stored event.
 type Stored struct {
-	Principal string     `json:"principal,omitzero"` // whose prediction; "" where that is not known
-	PredID    string     `json:"pred_id"`
-	Seq       ledger.Seq `json:"seq"`
-	Engine    string     `json:"engine"`
+	PredID string     `json:"pred_id"`
+	Seq    ledger.Seq `json:"seq"`
+	Engine string     `json:"engine"`
 }
 
 // outcome is what of a resolution or amendment is compared.
@@ -118,11 +118,12 @@ type replay struct {
 	news    news
 	stored  map[string]*stored
 	order   []*stored  // by record
+	reached ledger.Seq // last cut of what this engine stored
 	missing []Emission // called for and not stored, since the last that is
 }
 
-// Replay folds the ledger again and compares each resolution and amendment by
-// id, verdict, reason and digest of the evidence, and then by its bytes, as the
+// Replay folds the ledger again, finds each resolution and amendment by its id and
+// compares verdict, reason and digest of the evidence, and then the bytes, as the
 // resolver that wrote it would write them. It reads the ledger twice. The error
 // is ErrBroken for records that do not follow each other, and ErrEvidence.
 func Replay(ctx context.Context, cfg ReplayConfig) (Replayed, error) {
@@ -184,6 +185,9 @@ func (r *replay) learn(seq ledger.Seq, body []byte) error {
 	if o, ok := outcomeOf(rec.Event); ok && r.stored[o.id] == nil {
 		r.stored[o.id] = &stored{outcome: o, seq: seq}
 		r.order = append(r.order, r.stored[o.id])
+		if o.engine == Engine && o.cut > r.reached {
+			r.reached = o.cut
+		}
 	}
 	return nil
 }
@@ -242,8 +246,7 @@ func (r *replay) compare(e Emission) error {
 		return nil
 	}
 	for _, e := range r.missing {
-		o, _ := outcomeOf(e.Event)
-		r.differ(Difference{Principal: e.Principal, PredID: e.PredID, Field: "event", Recomputed: o.typ + " " + o.verdict})
+		r.lacks(e)
 	}
 	r.missing = nil
 	have.seen = true
@@ -276,9 +279,23 @@ func (r *replay) compare(e Emission) error {
 
 func (r *replay) differ(d Difference) { r.out.Differences = append(r.out.Differences, d) }
 
-// finish looks for stored events that nothing called for.
+// lacks says that an emission is not stored and never will be.
+func (r *replay) lacks(e Emission) {
+	o, _ := outcomeOf(e.Event)
+	r.differ(Difference{Principal: e.Principal, PredID: e.PredID, Field: "event", Recomputed: o.typ + " " + o.verdict})
+}
+
+// finish tells what may still be written from what was left out, though something
+// of a later record is stored behind the end of the fold, and looks for stored
+// events that nothing called for.
 func (r *replay) finish() {
-	r.out.Pending = len(r.missing)
+	for _, e := range r.missing {
+		if e.Cut < r.reached {
+			r.lacks(e)
+		} else {
+			r.out.Pending++
+		}
+	}
 	for _, s := range r.order {
 		switch {
 		case s.engine != Engine:

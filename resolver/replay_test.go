@@ -80,7 +80,8 @@ func TestReplayFindsTheSame(t *testing.T) {
 }
 
 // rewrite changes the payload of the resolution or amendment of a prediction and
-// mends the chain behind it.
+// mends the chain behind it. In the place of one without a pred_id stands a tick,
+// in that of a resolution without a verdict another event.
 func rewrite(t testing.TB, m *memory, typ string, change func(r *events.PredictionResolved, a *events.PredictionResolutionAmended)) {
 	old := m.book.bodies
 	m.book.bodies, m.book.head = nil, ledger.Hash{}
@@ -94,11 +95,16 @@ func rewrite(t testing.TB, m *memory, typ string, change func(r *events.Predicti
 			t.Fatal(err)
 		}
 		raw := rec.Event
-		if ev.Type == typ {
+		if ev.Type == typ || typ == "" {
 			r, _ := ev.Data.(*events.PredictionResolved)
 			a, _ := ev.Data.(*events.PredictionResolutionAmended)
-			if change(r, a); r != nil && r.Verdict == "" {
-				r.Verdict, ev.ID = Void, events.DerivedID("test", ev.ID).String() // another event in its place
+			change(r, a)
+			switch {
+			case r != nil && r.PredID == "", a != nil && a.PredID == "":
+				m.book.tick(rec.RecordedAt.Sub(epoch).Seconds())
+				continue
+			case r != nil && r.Verdict == "":
+				r.Verdict, ev.ID = Void, events.DerivedID("test", ev.ID).String()
 			}
 			if raw, err = events.Encode(ev); err != nil {
 				t.Fatal(err)
@@ -106,6 +112,21 @@ func rewrite(t testing.TB, m *memory, typ string, change func(r *events.Predicti
 		}
 		m.book.event(rec.RecordedAt, rec.Principal, raw)
 	}
+}
+
+// amendedAt is the cut of the ledger's one amendment.
+func amendedAt(t testing.TB, m *memory) ledger.Seq {
+	for _, body := range m.book.bodies {
+		rec, err := ledger.ParseRecord(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, ok := outcomeOf(rec.Event); ok && o.typ == events.TypePredictionResolutionAmended {
+			return o.cut
+		}
+	}
+	t.Fatal("nothing was amended")
+	return 0
 }
 
 func TestReplayNamesDifferences(t *testing.T) {
@@ -118,11 +139,21 @@ func TestReplayNamesDifferences(t *testing.T) {
 		b.tick(3601)
 		return b
 	}
-	resolved, amended := events.TypePredictionResolved, events.TypePredictionResolutionAmended
+	const resolved, amended, either = events.TypePredictionResolved, events.TypePredictionResolutionAmended, ""
 	of := func(id string, fn func(r *events.PredictionResolved)) func(*events.PredictionResolved, *events.PredictionResolutionAmended) {
 		return func(r *events.PredictionResolved, _ *events.PredictionResolutionAmended) {
 			if r.PredID == id {
 				fn(r)
+			}
+		}
+	}
+	withhold := func(resolution, amendment bool) func(*events.PredictionResolved, *events.PredictionResolutionAmended) {
+		return func(r *events.PredictionResolved, a *events.PredictionResolutionAmended) { // of p
+			if resolution && r != nil && r.PredID == "p" {
+				r.PredID = ""
+			}
+			if amendment && a != nil {
+				a.PredID = ""
 			}
 		}
 	}
@@ -131,19 +162,28 @@ func TestReplayNamesDifferences(t *testing.T) {
 		change    func(*events.PredictionResolved, *events.PredictionResolutionAmended)
 		want      []string // pred, field, stored, recomputed
 		others    int
+		before    bool // the fold ends before the amendment
+		pending   int
 	}{
-		{"nothing", resolved, func(*events.PredictionResolved, *events.PredictionResolutionAmended) {}, nil, 0},
-		{"a verdict", resolved, of("p", func(r *events.PredictionResolved) { r.Verdict = Refuted }), []string{"p verdict refuted confirmed"}, 0},
-		{"a reason", resolved, of("q", func(r *events.PredictionResolved) { *r.Reason = "withdrawn" }), []string{"q reason withdrawn invalid"}, 0},
-		{"a digest", resolved, of("p", func(r *events.PredictionResolved) { r.Evidence.Digest = hexSHA256(nil) }), []string{"p digest " + hexSHA256(nil) + " *"}, 0},
-		{"a score", resolved, of("p", func(r *events.PredictionResolved) { r.Scorable = false }), []string{"p bytes * *"}, 0},
-		{"an amendment's verdict", amended, func(_ *events.PredictionResolved, a *events.PredictionResolutionAmended) { a.Verdict = Confirmed }, []string{"p verdict confirmed refuted"}, 0},
+		{"nothing", resolved, func(*events.PredictionResolved, *events.PredictionResolutionAmended) {}, nil, 0, false, 0},
+		{"a verdict", resolved, of("p", func(r *events.PredictionResolved) { r.Verdict = Refuted }), []string{"p verdict refuted confirmed"}, 0, false, 0},
+		{"a reason", resolved, of("q", func(r *events.PredictionResolved) { *r.Reason = "withdrawn" }), []string{"q reason withdrawn invalid"}, 0, false, 0},
+		{"a digest", resolved, of("p", func(r *events.PredictionResolved) { r.Evidence.Digest = hexSHA256(nil) }), []string{"p digest " + hexSHA256(nil) + " *"}, 0, false, 0},
+		{"a score", resolved, of("p", func(r *events.PredictionResolved) { r.Scorable = false }), []string{"p bytes * *"}, 0, false, 0},
+		{"an amendment's verdict", amended, func(_ *events.PredictionResolved, a *events.PredictionResolutionAmended) { a.Verdict = Confirmed }, []string{"p verdict confirmed refuted"}, 0, false, 0},
 		{"another resolver of the same rules", resolved, func(r *events.PredictionResolved, _ *events.PredictionResolutionAmended) {
 			r.Resolver.ID, r.Resolver.Key = "resolver/other", "UOTHER"
-		}, nil, 0},
-		{"one that is missing", resolved, of("q", func(r *events.PredictionResolved) { r.Verdict = "" }), []string{"q event  prediction.resolved void", "q event prediction.resolved void"}, 0},
-		{"one that nothing called for", resolved, of("q", func(r *events.PredictionResolved) { r.PredID = "x" }), []string{"q bytes * *"}, 0},
-		{"another engine", resolved, of("q", func(r *events.PredictionResolved) { r.Engine = "criterion/1" }), nil, 1},
+		}, nil, 0, false, 0},
+		{"one that is missing", resolved, of("q", func(r *events.PredictionResolved) { r.Verdict = "" }), []string{"q event  prediction.resolved void", "q event prediction.resolved void"}, 0, false, 0},
+		{"one that nothing called for", resolved, of("q", func(r *events.PredictionResolved) { r.PredID = "x" }), []string{"q bytes * *"}, 0, false, 0},
+		{"another engine", resolved, of("q", func(r *events.PredictionResolved) { r.Engine = "criterion/1" }), nil, 1, false, 0},
+		{"a resolution that was left out", resolved, withhold(true, false), []string{"p event  prediction.resolved confirmed"}, 0, false, 0},
+		{"the same, to a record before anything that was written later", resolved, withhold(true, false),
+			[]string{"p event  prediction.resolved confirmed"}, 0, true, 0},
+		{"an amendment that may still come", amended, withhold(false, true), nil, 0, false, 1},
+		{"the same before it is called for", amended, withhold(false, true), nil, 0, true, 0},
+		{"all of a prediction that may still come", either, withhold(true, true), nil, 0, false, 2},
+		{"the same before the amendment is called for", either, withhold(true, true), nil, 0, true, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			blobs := make(memoryBlobs)
@@ -151,8 +191,12 @@ func TestReplayNamesDifferences(t *testing.T) {
 			copyBlobs(t, b, blobs)
 			var s *Service
 			m := written(t, b, blobs, catchUp(t, t, &s, blobs))
+			to := ledger.Seq(0)
+			if tc.before {
+				to = amendedAt(t, m) - 1
+			}
 			rewrite(t, m, tc.typ, tc.change)
-			r, err := replayOf(t, m, blobs, 0)
+			r, err := replayOf(t, m, blobs, to)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,8 +208,8 @@ func TestReplayNamesDifferences(t *testing.T) {
 				g, w := strings.Fields(got), strings.Fields(want)
 				return slices.EqualFunc(g, w, func(g, w string) bool { return w == "*" || g == w })
 			})
-			if !ok || len(r.Others) != tc.others {
-				t.Errorf("%q and %d others, want %q and %d", got, len(r.Others), tc.want, tc.others)
+			if !ok || len(r.Others) != tc.others || r.Pending != tc.pending {
+				t.Errorf("%q, %d others and %d pending, want %q, %d and %d", got, len(r.Others), r.Pending, tc.want, tc.others, tc.pending)
 			}
 		})
 	}

@@ -106,6 +106,7 @@ type Service struct {
 	unproven  bool       // it was taken, and no checkpoint was reached since
 	whole     bool       // everything up to tree's size is applied and published
 	saved     ledger.Seq // last record of the saved state
+	tried     ledger.Seq // record at which it was last to be saved, in vain or not
 	saveEvery ledger.Seq
 
 	applied  atomic.Uint64
@@ -189,7 +190,7 @@ func (s *Service) reset() {
 		s.beside = s.cfg.Beside()
 	}
 	s.tree, s.tip, s.folded, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Tree{}, ledger.Hash{}
-	s.unproven, s.whole, s.saved = false, false, 0
+	s.unproven, s.whole, s.saved, s.tried = false, false, 0, 0
 	s.bodies, s.pending, s.pendingBytes = nil, nil, 0
 	s.applied.Store(0)
 	s.skipped.Store(0)
@@ -434,7 +435,7 @@ func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error 
 	s.head = ledger.Leaf(body)
 	s.folded.Append(s.head)
 	s.applied.Store(uint64(seq))
-	due := s.Applied()-s.saved >= s.saveEvery
+	due := s.Applied()-s.tried >= s.saveEvery
 	if due || len(s.pending) >= maxPending || s.pendingBytes >= maxPendingBytes {
 		if err := s.flush(ctx); err != nil {
 			return err

@@ -71,8 +71,10 @@ func (s *Service) rules() string {
 }
 
 // save writes the state file if the service has moved and the ledger has all that
-// was called for. A state that cannot be written costs a longer start, nothing else.
+// was called for. A state that cannot be written costs a longer start, nothing
+// else; the next one is tried when it is due, as after one that was written.
 func (s *Service) save() {
+	s.tried = s.Applied()
 	if s.cfg.State == "" || s.broken || len(s.pending) > 0 || s.Applied() == s.saved {
 		return
 	}
@@ -237,7 +239,7 @@ func (s *Service) resume(ctx context.Context, raw []byte, cp ledger.Checkpoint) 
 	s.machine = m
 	s.mu.Unlock()
 	s.tree, s.tip, s.folded, s.head = *st.tree, st.head, *st.tree.Clone(), st.head
-	s.unproven, s.saved = cp.Size > uint64(at), at
+	s.unproven, s.saved, s.tried = cp.Size > uint64(at), at, at
 	s.applied.Store(uint64(at))
 	s.skipped.Store(uint64(m.Skipped()))
 	return nil

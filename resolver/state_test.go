@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/rs/zerolog"
 	"pgregory.net/rapid"
 
 	"assay/events"
@@ -148,6 +149,30 @@ func stateOf(t testing.TB, m *memory, blobs Blobs, r *criterion.Registry, path s
 	s := serviceOf(t, m, blobs, r)
 	s.cfg.State, s.saveEvery = path, 1
 	return s
+}
+
+// A registry that predictions pin is read and parsed once, by a fold as by one that
+// is restored.
+func TestRegistryIsParsedOnce(t *testing.T) {
+	old, parsed := testRegistry(t), 0
+	b := newBook(t)
+	m := machineOf(b, mustRegistry(t, signalOf("beat", criterion.Gauge, "beat")))
+	m.cfg.Pinned = func(string) (string, bool) { return old.HashString(), true }
+	m.cfg.Registries = func(sha string) (*criterion.Registry, error) {
+		parsed++
+		return criterion.ParseRegistry(old.Bytes())
+	}
+	for i := range 5 {
+		b.predict(float64(i), fmt.Sprint("p", i), low)
+	}
+	b.fold(m)
+	if parsed != 1 || len(m.preds) != 5 {
+		t.Errorf("parsed %d times for %d open predictions", parsed, len(m.preds))
+	}
+	parsed = 0
+	if again := reload(t, m); parsed != 1 || len(again.preds) != 5 {
+		t.Errorf("restored: parsed %d times for %d open predictions", parsed, len(again.preds))
+	}
 }
 
 // A service that is killed and started anywhere, with its state or an older
@@ -481,6 +506,51 @@ func TestServiceSavesNothingHalf(t *testing.T) {
 				t.Errorf("saved: %v", err)
 			}
 		})
+	}
+}
+
+// A state that cannot be written is tried again after as many records as lie
+// between two that can, and once it can it is.
+func TestServiceSavesRarelyInVain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "away")
+	m, blobs := newMemory(t), make(memoryBlobs)
+	for i := range 95 {
+		m.book.tick(float64(i))
+	}
+	m.sign()
+	var log bytes.Buffer
+	s := stateOf(t, m, blobs, testRegistry(t), filepath.Join(dir, "state"))
+	s.cfg.Log, s.saveEvery = zerolog.New(&log), 10
+	if ok, err := s.Advance(t.Context()); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if n := strings.Count(log.String(), "state was not saved"); n != 9 {
+		t.Errorf("tried %d times in 95 records, want 9", n)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		m.book.tick(float64(95 + i))
+	}
+	m.sign()
+	if ok, err := s.Advance(t.Context()); !ok || err != nil || s.saved != 100 {
+		t.Errorf("%v %v, saved at %d", ok, err, s.saved)
+	}
+}
+
+// A service that keeps no state publishes together however many records it has
+// folded.
+func TestServiceWithoutStatePublishesTogether(t *testing.T) {
+	m, blobs := newMemory(t), make(memoryBlobs)
+	for i := range 50 {
+		m.book.predict(float64(i), fmt.Sprint("p", i), low)
+	}
+	m.sign()
+	s := serviceOf(t, m, blobs, testRegistry(t))
+	s.saveEvery = 10
+	if ok, err := s.Advance(t.Context()); !ok || err != nil || m.calls != 5 {
+		t.Errorf("%v %v, %d messages for 50 events, want 5", ok, err, m.calls)
 	}
 }
 

@@ -21,7 +21,16 @@ const (
 	WorkUnresolved Work = "unresolved" // settled without a verdict, and still amendable
 )
 
-// Waiting is one prediction of a work list and why it waits.
+// WorkQuery asks for a work list.
+type WorkQuery struct {
+	Which     Work
+	Principal string     // "" asks for every principal's
+	After     ledger.Seq // asks for what was recorded behind it
+	Limit     int        // of predictions
+}
+
+// Waiting is one prediction of a work list and why it waits. It shares nothing
+// with the fold, which goes on.
 type Waiting struct {
 	Principal  string     `json:"principal"`
 	PredID     string     `json:"pred_id"`
@@ -88,27 +97,27 @@ type WorkList struct {
 	More bool `json:"more"`
 }
 
-// WorkList makes a work list of at most limit predictions, of one principal
-// unless that is "".
-func (m *Machine) WorkList(which Work, principal string, limit int) WorkList {
+// WorkList makes a work list.
+func (m *Machine) WorkList(q WorkQuery) WorkList {
 	out := WorkList{Seq: m.seq, LedgerTime: m.now, Items: []Waiting{}}
 	var list []*prediction
 	from := m.preds
-	if which == WorkUnresolved {
+	if q.Which == WorkUnresolved {
 		from = m.past
 	}
 	for _, p := range from {
 		switch {
-		case principal != "" && p.key.principal != principal,
-			which == WorkDue && !m.isDue(p),
-			which == WorkUnresolved && p.ruling.verdict != Unresolved:
+		case p.seq <= q.After,
+			q.Principal != "" && p.key.principal != q.Principal,
+			q.Which == WorkDue && !m.isDue(p),
+			q.Which == WorkUnresolved && p.ruling.verdict != Unresolved:
 			continue
 		}
 		list = append(list, p)
 	}
 	slices.SortFunc(list, bySeq)
-	if out.More = len(list) > limit; out.More {
-		list = list[:limit]
+	if out.More = len(list) > q.Limit; out.More {
+		list = list[:q.Limit]
 	}
 	for _, p := range list {
 		out.Items = append(out.Items, m.waiting(p))
@@ -141,7 +150,8 @@ func (m *Machine) waiting(p *prediction) Waiting {
 		w.Why = fmt.Sprintf("awaits the dispatcher's %s of %s until %s", a.Tool, cmp.Or(a.Target, "any target"), ledger.FormatTime(deadline))
 		return w
 	}
-	w.WindowOpen, w.WindowEnd = &p.window.Start, &p.window.End
+	window := p.window
+	w.WindowOpen, w.WindowEnd = &window.Start, &window.End
 	if p.state == Settled {
 		w.Reason, w.AmendableUntil = p.ruling.reason, &deadline
 		w.Why = fmt.Sprintf("telemetry left it unknown (%s); `assay confirm` reports an outcome until %s", p.ruling.reason, ledger.FormatTime(deadline))
@@ -219,8 +229,8 @@ func (m *Machine) awaited(p *prediction) []AwaitedSource {
 
 // WorkList is the work list of the fold as it stands, which may be behind the
 // ledger's head.
-func (s *Service) WorkList(which Work, principal string, limit int) WorkList {
+func (s *Service) WorkList(q WorkQuery) WorkList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.machine.WorkList(which, principal, limit)
+	return s.machine.WorkList(q)
 }

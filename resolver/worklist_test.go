@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+
 	"assay/events"
 	"assay/ledger"
 )
@@ -40,7 +42,7 @@ func TestWorkList(t *testing.T) {
 		{WorkUnresolved, "agent/other", ""},
 	} {
 		var got []string
-		list := m.WorkList(tc.which, tc.principal, 100)
+		list := m.WorkList(WorkQuery{Which: tc.which, Principal: tc.principal, Limit: 100})
 		for _, w := range list.Items {
 			got = append(got, w.PredID)
 		}
@@ -48,13 +50,24 @@ func TestWorkList(t *testing.T) {
 			t.Errorf("%s of %q: %v, want %s", tc.which, tc.principal, got, tc.want)
 		}
 	}
-	if list := m.WorkList(WorkOpen, "", 2); !list.More || len(list.Items) != 2 {
-		t.Errorf("%d items, more %v", len(list.Items), list.More)
+	var pages []string
+	for q := (WorkQuery{Which: WorkOpen, Limit: 2}); ; {
+		list := m.WorkList(q)
+		for _, w := range list.Items {
+			pages = append(pages, w.PredID)
+			q.After = w.Seq
+		}
+		if pages = append(pages, fmt.Sprint(list.More)); !list.More {
+			break
+		}
+	}
+	if got := strings.Join(pages, " "); got != "awaits open true short behind true other false" {
+		t.Errorf("pages of two: %s", got)
 	}
 
 	found := make(map[string]Waiting)
 	for _, which := range []Work{WorkOpen, WorkUnresolved} {
-		for _, w := range m.WorkList(which, "", 100).Items {
+		for _, w := range m.WorkList(WorkQuery{Which: which, Limit: 100}).Items {
 			found[w.PredID] = w
 		}
 	}
@@ -80,6 +93,36 @@ func TestWorkList(t *testing.T) {
 	}
 }
 
+// A list stays as it was while the fold goes on.
+func TestWorkListIsACopy(t *testing.T) {
+	text := func(list WorkList) string {
+		raw, err := json.Marshal(list, json.Deterministic(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	b := newBook(t)
+	b.predict(0, "p", low)
+	b.predict(0, "unknown", strings.Replace(low, `"10m"`, `"1s"`, 1))
+	b.report(10, "operator/main", "p", Refuted)
+	b.tick(62) // unknown is unresolved
+	m := machineOf(b, testRegistry(t))
+	b.fold(m)
+	lists := []WorkList{m.WorkList(WorkQuery{Which: WorkOpen, Limit: 10}), m.WorkList(WorkQuery{Which: WorkUnresolved, Limit: 10})}
+	before := []string{text(lists[0]), text(lists[1])}
+	confirmedBy60(b)
+	b.tick(8 * days) // both are let go
+	if b.fold(m); len(m.preds)+len(m.past) > 0 {
+		t.Fatal("they are still there")
+	}
+	for i, list := range lists {
+		if len(list.Items) != 1 || text(list) != before[i] {
+			t.Errorf("%s\nwas\n%s", text(list), before[i])
+		}
+	}
+}
+
 // The list can be asked for while the fold goes on.
 func TestServiceWorkList(t *testing.T) {
 	m := newMemory(t)
@@ -89,7 +132,7 @@ func TestServiceWorkList(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
-	wait(t, "the fold", func() bool { return len(s.WorkList(WorkOpen, "", 10).Items) == 1 })
+	wait(t, "the fold", func() bool { return len(s.WorkList(WorkQuery{Which: WorkOpen, Limit: 10}).Items) == 1 })
 	cancel()
 	<-done
 }

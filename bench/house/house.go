@@ -109,17 +109,20 @@ func (p *Process) PeakMiB() float64 {
 	return float64(u.Maxrss) / 1024
 }
 
-// Usage is what a running child took so far.
+// Usage is what a running process took so far.
 type Usage struct {
 	CPU     time.Duration // of all its threads, user and system
 	RSSMiB  float64       // resident now
 	PeakMiB float64       // the largest that ever was
 }
 
-// Usage reads it from the kernel; the zero Usage once the child has ended.
-func (p *Process) Usage() Usage {
+// Usage is that of a running child.
+func (p *Process) Usage() Usage { return UsageOf(p.cmd.Process.Pid) }
+
+// UsageOf reads it from the kernel; the zero Usage once the process has ended.
+func UsageOf(pid int) Usage {
 	var u Usage
-	dir := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
 		return u

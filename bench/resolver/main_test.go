@@ -58,10 +58,17 @@ func TestHouse(t *testing.T) {
 	if len(r.Fold) != 6 || r.Fold[2].Bystanders != 400 || r.Fold[0].Samples != 10_010 {
 		t.Errorf("fold %+v", r.Fold)
 	}
+	nothingLost := false
 	for _, c := range r.Checks {
+		if c.Name == lostBatches {
+			nothingLost = c.Value == 0 && c.Limit == 0 && c.Met
+		}
 		if c.Met != (c.Value <= c.Limit) || !c.Met && r.Met {
 			t.Errorf("check %+v", c)
 		}
+	}
+	if !nothingLost {
+		t.Errorf("batches were lost, or nobody looked: %+v", r.Checks)
 	}
 	if err := r.print(&out); err != nil {
 		t.Error(err)

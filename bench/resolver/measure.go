@@ -76,7 +76,9 @@ func measure(ctx context.Context, o options, w *world, h house.House, report *Re
 		return err
 	}
 	r.acks(p.acks, report)
-	r.checks(o, w, ingress, report)
+	if err := r.checks(o, w, ingress, report); err != nil {
+		return err
+	}
 	return r.stop()
 }
 
@@ -231,12 +233,16 @@ func (r *recorder) acks(acks []ack, report *Report) {
 	}
 }
 
-func (r *recorder) checks(o options, w *world, ingress house.Status, report *Report) {
-	v := report.Verdicts
-	report.check("predictions without their one right verdict", float64(v.Wrong+v.Twice+v.Missing), 0, "")
-	if t := ingress.Telemetry; t != nil {
-		report.check("batches that the ingress refused, dropped or lost", float64(t.Refused+t.Dropped+t.Lost), 0, "")
+// lostBatches names the check that nothing was lost on the way to the buffer.
+const lostBatches = "batches that the ingress refused, dropped or lost"
+
+func (r *recorder) checks(o options, w *world, ingress house.Status, report *Report) error {
+	t, v := ingress.Telemetry, report.Verdicts
+	if t == nil {
+		return errors.New("the ingress's status has no figures of its telemetry")
 	}
+	report.check("predictions without their one right verdict", float64(v.Wrong+v.Twice+v.Missing), 0, "")
+	report.check(lostBatches, float64(t.Refused+t.Dropped+t.Lost), 0, "")
 	unsealed := float64(r.offered.Load()-report.Segments.Samples) / float64(w.rate()+w.sensors)
 	report.check("samples offered and not sealed at the end", unsealed, (o.seal + slack).Seconds(), "s")
 	report.check("verdict after it was due, p99", v.Lag.P99/1e3, (o.seal + slack).Seconds(), "s")
@@ -258,6 +264,7 @@ func (r *recorder) checks(o options, w *world, ingress house.Status, report *Rep
 			report.check("ack p99 against quiet, "+p.Name, p.Acks.P99/quiet, maxAckRatio, "×")
 		}
 	}
+	return nil
 }
 
 // stop ends the services, the last one first.

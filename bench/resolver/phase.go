@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"assay/bench/house"
@@ -119,13 +119,9 @@ func (r *recorder) begin(name string) {
 }
 
 func (r *recorder) usage() map[string]house.Usage {
-	out := map[string]house.Usage{}
+	out := map[string]house.Usage{"load": house.UsageOf(os.Getpid())}
 	for name, p := range r.processes {
 		out[name] = p.Usage()
-	}
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) == nil {
-		out["load"] = house.Usage{CPU: time.Duration(u.Utime.Nano() + u.Stime.Nano()), RSSMiB: float64(u.Maxrss) / 1024, PeakMiB: float64(u.Maxrss) / 1024}
 	}
 	return out
 }

@@ -43,14 +43,11 @@ func (c *auditFlags) draw(a *app, wanted *metric.Wanted) (*node.Audit, error) {
 		return nil, err
 	}
 	defer e.Close()
-	bar := a.progress(-1, "replaying")
-	defer bar.Finish()
+	show, end := progress[ledger.Seq](a, "replaying")
+	defer end()
 	return node.DrawAudit(a.ctx, node.AuditConfig{
 		Evidence: e, Week: c.Week, Namespace: c.Namespace, Wanted: wanted, Log: a.log,
-		Progress: func(done, total ledger.Seq) {
-			bar.ChangeMax64(int64(total))
-			_ = bar.Set64(int64(done))
-		},
+		Progress: show,
 	})
 }
 

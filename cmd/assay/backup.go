@@ -15,7 +15,8 @@ type backupCmd struct {
 }
 
 func (c *backupCmd) Run(a *app) error {
-	cfg := node.BackupConfig{Dir: a.dir, To: c.To, Secrets: c.Secrets, Progress: a.count("backing up")}
+	show, end := progress[uint64](a, "backing up")
+	cfg := node.BackupConfig{Dir: a.dir, To: c.To, Secrets: c.Secrets, Progress: show}
 	if c.PruneErased {
 		list, err := a.listBlobs()
 		if err != nil {
@@ -28,6 +29,7 @@ func (c *backupCmd) Run(a *app) error {
 		}
 	}
 	out, err := node.Backup(a.ctx, cfg, func() (node.Evidence, error) { return (evidenceFlags{}).open(a) })
+	end()
 	if err != nil {
 		return err
 	}

@@ -42,18 +42,15 @@ func (c *eraseCmd) Run(a *app) error {
 		return err
 	}
 	defer e.Close()
-	bar := a.progress(-1, "looking for records that name it")
-	defer bar.Finish()
+	show, end := progress[ledger.Seq](a, "looking for records that name it")
 	out, err := node.Erase(a.ctx, node.EraseConfig{
 		Dir: a.dir, Evidence: e, Ref: c.Ref, Reason: c.Reason, As: c.As,
 		Publish: func(ctx context.Context, event []byte) (publish.Receipt, error) {
 			return (&emitCmd{As: c.As, NKey: c.NKey}).publish(ctx, a, event)
 		},
-		Progress: func(done, total ledger.Seq) {
-			bar.ChangeMax64(int64(total))
-			_ = bar.Set64(int64(done))
-		},
+		Progress: show,
 	})
+	end()
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,9 @@ func (c *exportCmd) Run(a *app) error {
 			return err
 		}
 	}
-	done, err := node.Export(a.ctx, e, cp, c.To, a.count("exporting"))
+	show, end := progress[uint64](a, "exporting")
+	done, err := node.Export(a.ctx, e, cp, c.To, show)
+	end()
 	if err != nil {
 		return err
 	}
@@ -57,7 +59,9 @@ func (c *fsckCmd) Run(a *app) error {
 		}
 	}
 	boundMemory()
-	r, err := node.Fsck(a.ctx, node.AnchorConfig{Dir: a.dir, Key: c.Key, Pin: pin}, c.Export, a.count("checking"))
+	show, end := progress[uint64](a, "checking")
+	r, err := node.Fsck(a.ctx, node.AnchorConfig{Dir: a.dir, Key: c.Key, Pin: pin}, c.Export, show)
+	end()
 	if err != nil {
 		return a.notCompared(err)
 	}
@@ -65,18 +69,6 @@ func (c *fsckCmd) Run(a *app) error {
 		return err
 	}
 	return verdictError(r.Verdict)
-}
-
-// count is a progress bar for work on a number of records.
-func (a *app) count(what string) func(done, total uint64) {
-	bar := a.progress(-1, what)
-	return func(done, total uint64) {
-		bar.ChangeMax64(int64(total))
-		_ = bar.Set64(int64(done))
-		if done == total {
-			_ = bar.Finish()
-		}
-	}
 }
 
 func printFsck(w io.Writer, r fsck.Report, dir string) {

@@ -63,14 +63,27 @@ func visible(s string) string {
 	return b.String()
 }
 
-// progress shows how far long work is, when stderr is a terminal.
-func (a *app) progress(total int64, what string) *progressbar.ProgressBar {
-	return progressbar.NewOptions64(total,
-		progressbar.OptionSetWriter(a.stderr),
-		progressbar.OptionSetVisibility(isTerminal(a.stderr)),
-		progressbar.OptionSetDescription(what),
-		progressbar.OptionShowCount(),
-		progressbar.OptionThrottle(100e6),
-		progressbar.OptionClearOnFinish(),
-	)
+// progress shows how far long work is, done of total, when stderr is a terminal:
+// from the first call of show until end, which comes before anything is printed.
+func progress[N ~int64 | ~uint64](a *app, what string) (show func(done, total N), end func()) {
+	var bar *progressbar.ProgressBar
+	show = func(done, total N) {
+		if bar == nil {
+			bar = progressbar.NewOptions64(int64(total),
+				progressbar.OptionSetWriter(a.stderr),
+				progressbar.OptionSetVisibility(isTerminal(a.stderr)),
+				progressbar.OptionSetDescription(what),
+				progressbar.OptionShowCount(),
+				progressbar.OptionThrottle(100e6),
+				progressbar.OptionClearOnFinish(),
+			)
+		}
+		bar.ChangeMax64(int64(total))
+		_ = bar.Set64(int64(done))
+	}
+	return show, func() {
+		if bar != nil {
+			_ = bar.Finish()
+		}
+	}
 }

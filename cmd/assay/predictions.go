@@ -24,7 +24,7 @@ func (c *predictionsCmd) Run(a *app) error {
 	if err := a.dir.Check(); err != nil {
 		return err
 	}
-	q := node.WorkQuery{Which: resolver.WorkOpen, Principal: c.Principal, Limit: c.Limit}
+	q := resolver.WorkQuery{Which: resolver.WorkOpen, Principal: c.Principal, Limit: c.Limit}
 	switch {
 	case c.Due:
 		q.Which = resolver.WorkDue
@@ -54,16 +54,13 @@ func (c *predictionsCmd) Run(a *app) error {
 }
 
 // fold makes the list here, for no resolver runs.
-func (c *predictionsCmd) fold(a *app, q node.WorkQuery) (resolver.WorkList, error) {
+func (c *predictionsCmd) fold(a *app, q resolver.WorkQuery) (resolver.WorkList, error) {
 	e, err := (evidenceFlags{}).open(a)
 	if err != nil {
 		return resolver.WorkList{}, err
 	}
 	defer e.Close()
-	bar := a.progress(-1, "folding")
-	defer bar.Finish()
-	return node.FoldWorkList(a.ctx, a.dir, e, q, func(done, total ledger.Seq) {
-		bar.ChangeMax64(int64(total))
-		_ = bar.Set64(int64(done))
-	})
+	show, end := progress[ledger.Seq](a, "folding")
+	defer end()
+	return node.FoldWorkList(a.ctx, a.dir, e, q, show)
 }

@@ -113,15 +113,11 @@ func (c *proveCmd) checkpoint(a *app) (ledger.SignedCheckpoint, error) {
 }
 
 func (c *proveCmd) prove(a *app, e node.Evidence, cp ledger.SignedCheckpoint) ([]byte, proved, error) {
-	bar := a.progress(-1, "proving")
-	defer bar.Finish()
-	progress := func(done, total ledger.Seq) {
-		bar.ChangeMax64(int64(total))
-		_ = bar.Set64(int64(done))
-	}
+	show, end := progress[ledger.Seq](a, "proving")
+	defer end()
 	out := proved{File: c.Out, Size: cp.Size, Root: cp.Root.String()}
 	if c.Since != 0 {
-		p, err := node.ProveConsistency(a.ctx, e, cp, c.Since, progress)
+		p, err := node.ProveConsistency(a.ctx, e, cp, c.Since, show)
 		if err != nil {
 			return nil, out, err
 		}
@@ -132,7 +128,7 @@ func (c *proveCmd) prove(a *app, e node.Evidence, cp ledger.SignedCheckpoint) ([
 	if err != nil {
 		return nil, out, err
 	}
-	p, err := node.ProveInclusion(a.ctx, e, cp, seq, progress)
+	p, err := node.ProveInclusion(a.ctx, e, cp, seq, show)
 	if err != nil {
 		return nil, out, err
 	}

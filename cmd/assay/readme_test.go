@@ -38,7 +38,8 @@ func TestReadmeTour(t *testing.T) {
 		t.Fatalf("the tour does not build with %q", build)
 	}
 	tour = strings.Replace(tour, build, "go build -C "+root+" -o "+dir+"/assay ./cmd/assay", 1)
-	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", tour+"\nwait\n")
+	// A step that fails must not leave `assay up` behind, which has our end of the pipe.
+	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+tour+"\nwait\n")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)

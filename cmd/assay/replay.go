@@ -115,12 +115,9 @@ func (a *app) liveDigest() (*projector.Digest, error) {
 }
 
 func (a *app) replay(e node.Evidence, to ledger.Seq, known *known) (replayResult, error) {
-	bar := a.progress(-1, "replaying")
-	defer bar.Finish()
-	got, err := node.Replay(a.ctx, e, to, func(done, total ledger.Seq) {
-		bar.ChangeMax64(int64(total))
-		_ = bar.Set64(int64(done))
-	}, nil, a.log)
+	show, end := progress[ledger.Seq](a, "replaying")
+	defer end()
+	got, err := node.Replay(a.ctx, e, to, show, nil, a.log)
 	if err != nil {
 		return replayResult{}, err
 	}

@@ -22,12 +22,9 @@ func (c *resolveCmd) Run(a *app) error {
 		return notCompared(err)
 	}
 	defer e.Close()
-	bar := a.progress(-1, "resolving")
-	r, err := node.ReplayResolutions(a.ctx, a.dir, e, ledger.Seq(c.To), func(done, total ledger.Seq) {
-		bar.ChangeMax64(int64(total))
-		_ = bar.Set64(int64(done))
-	})
-	_ = bar.Finish()
+	show, end := progress[ledger.Seq](a, "resolving")
+	r, err := node.ReplayResolutions(a.ctx, a.dir, e, ledger.Seq(c.To), show)
+	end()
 	switch {
 	case errors.Is(err, resolver.ErrBroken):
 		return err // it was read, and does not hold

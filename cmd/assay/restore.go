@@ -28,14 +28,16 @@ func (c *restoreCmd) Run(a *app) error {
 	if c.OfflineDir == "" {
 		c.OfflineDir = string(a.dir) + "-offline"
 	}
+	show, end := phases(a)
 	cfg := node.RestoreConfig{
 		Dir: a.dir, Src: c.Src, NATS: c.NATS, OfflineDir: c.OfflineDir, Key: c.Key, Digest: c.Digest, AcceptLoss: c.AcceptLoss, As: c.As,
-		Software: software(), Log: a.log, Progress: a.phases(),
+		Software: software(), Log: a.log, Progress: show,
 	}
 	if err := c.remembered(&cfg); err != nil {
 		return err
 	}
 	out, err := node.Restore(a.ctx, cfg)
+	end()
 	if err != nil {
 		return err
 	}
@@ -69,16 +71,20 @@ func (c *restoreCmd) remembered(cfg *node.RestoreConfig) error {
 	return nil
 }
 
-// phases is a progress bar for each part of the work.
-func (a *app) phases() func(what string, done, total uint64) {
+// phases is progress for each part of the work.
+func phases(a *app) (show func(what string, done, total uint64), end func()) {
 	var name string
-	var bar func(done, total uint64)
-	return func(what string, done, total uint64) {
+	var part func(done, total uint64)
+	endPart := func() {}
+	show = func(what string, done, total uint64) {
 		if what != name {
-			name, bar = what, a.count(what)
+			endPart()
+			name = what
+			part, endPart = progress[uint64](a, what)
 		}
-		bar(done, total)
+		part(done, total)
 	}
+	return show, func() { endPart() }
 }
 
 func printRestored(w io.Writer, out node.Restored) {

@@ -22,17 +22,17 @@ type evidenceFlags struct {
 }
 
 func (f evidenceFlags) open(a *app) (node.Evidence, error) {
-	var bar interface{ Set64(int64) error }
+	copied := false
+	show, end := progress[int64](a, "copying the store")
+	defer end()
 	e, err := node.OpenEvidence(a.ctx, node.EvidenceConfig{
 		Dir: a.dir, NATS: f.NATS, CredsDir: f.CredsDir, Export: f.Export, File: f.File, Log: a.log,
 		Copied: func(done, total int64) {
-			if bar == nil {
-				bar = a.progress(total, "copying the store")
-			}
-			_ = bar.Set64(done)
+			copied = true
+			show(done, total)
 		},
 	})
-	if err == nil && bar == nil { // no broker of a copy in this process
+	if err == nil && !copied { // no broker of a copy in this process
 		boundMemory()
 	}
 	return e, err
@@ -173,12 +173,9 @@ func notCompared(err error) error {
 }
 
 func (a *app) verify(e node.Evidence, anchor ledger.Anchor) (ledger.Report, error) {
-	bar := a.progress(-1, "verifying")
-	defer bar.Finish()
-	return node.Verify(a.ctx, e, anchor, func(done, total ledger.Seq) {
-		bar.ChangeMax64(int64(total))
-		_ = bar.Set64(int64(done))
-	})
+	show, end := progress[ledger.Seq](a, "verifying")
+	defer end()
+	return node.Verify(a.ctx, e, anchor, show)
 }
 
 func verdictError(v ledger.Verdict) error {

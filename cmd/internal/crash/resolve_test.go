@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -89,12 +90,14 @@ type script struct {
 	h             *house
 	mine, child   map[string]string // labels of two processes that live
 	agent, worker *publish.Client
+	operator      *publish.Client
 	want          map[string]string // verdict and, where it is certain, reason by pred_id
+	reported      map[string]string // the verdict that a report amends that to
 }
 
 func newScript(h *house, child int) *script {
 	h.t.Helper()
-	s := &script{h: h, want: map[string]string{}}
+	s := &script{h: h, want: map[string]string{}, reported: map[string]string{}}
 	host := telemetry.NewHost(telemetry.HostConfig{})
 	for pid, labels := range map[int]*map[string]string{os.Getpid(): &s.mine, child: &s.child} {
 		p, err := host.Watch(pid)
@@ -105,6 +108,7 @@ func newScript(h *house, child int) *script {
 	}
 	s.agent = publish.New(h.connect("agent.piper"), "agent/piper")
 	s.worker = publish.New(h.connect("dispatcher.main"), "dispatcher/main")
+	s.operator = publish.New(h.connect("operator.main"), "operator/main")
 	return s
 }
 
@@ -185,9 +189,29 @@ func (s *script) round(round int) {
 	}
 }
 
+// report publishes an operator's word on predictions of every round, once they are
+// settled: it amends what telemetry left unknown, and nothing else.
+func (s *script) report(rounds int) {
+	s.h.t.Helper()
+	whose, verdict := "agent/piper", resolver.Confirmed
+	var batch []events.Payload
+	for round := range rounds {
+		for _, name := range []string{"absent", "down", "unknown"} {
+			id := fmt.Sprintf("%s-%d", name, round)
+			batch = append(batch, &events.OutcomeRecorded{What: "seen", Source: "operator_report", PredID: &id, PredPrincipal: &whose, Verdict: &verdict})
+			if name == "absent" {
+				s.reported[id] = verdict
+			}
+		}
+	}
+	s.send(s.operator, batch...)
+}
+
 // Kill -9 of the resolver, and of all that it lives on, at any time: each
-// prediction has one resolution, the one that its evidence gives, in the bytes
-// that a fold of the ledger from record 1 makes.
+// prediction has one resolution, the one that its evidence gives, and the
+// amendments that late telemetry and a report bring about, in the bytes that a fold
+// of the ledger from record 1 makes. From the first round on the resolver starts
+// with a saved fold.
 func TestResolutionsSurviveKills(t *testing.T) {
 	t.Parallel()
 	rounds := envInt(t, "ASSAY_RESOLVE_ROUNDS", 3)
@@ -231,19 +255,24 @@ func TestResolutionsSurviveKills(t *testing.T) {
 		})
 		s.round(round)
 		wg.Wait()
+		if round == 0 {
+			h.saveFold(services["resolver"])
+			done["terminated resolver"]++
+		}
 		time.Sleep(time.Duration(rand.New(rand.NewPCG(seed, 1<<32|uint64(round))).IntN(2000)) * time.Millisecond)
 	}
-	size := ledger.Seq(0) // with every prediction in it
-	h.await("every prediction to be settled", func() bool {
-		if lg, ok := h.status("logger"); size == 0 && ok && lg.Logger.State == logger.Serving {
-			size = ledger.Seq(lg.Logger.Size)
-		}
-		st, ok := h.status("resolver")
-		return ok && size > 0 && st.Resolver.Applied >= size && st.Resolver.Open == 0 && !st.Resolver.LedgerTime.IsZero()
-	})
+	h.awaitSettled()
+	s.report(rounds)
+	if services["resolver"].kill() {
+		done["killed resolver"]++
+	}
+	h.awaitSettled()
 	took := time.Since(began)
 	for _, name := range []string{"sensor", "ingress", "resolver", "logger", "broker"} {
 		services[name].stop()
+	}
+	if raw, err := os.ReadFile(services["resolver"].log); err != nil || bytes.Contains(raw, []byte("folding from record 1")) {
+		t.Errorf("a saved fold was not taken up: %v", err)
 	}
 	report := mustDecode[ledger.Report](t, h.must("verify", "--json"))
 	if report.Verdict != ledger.Consistent || report.UnsignedTail == nil || *report.UnsignedTail != 0 {
@@ -254,6 +283,35 @@ func TestResolutionsSurviveKills(t *testing.T) {
 		rounds, took.Seconds(), done, len(s.want), verdicts, same, report.Size)
 }
 
+// saveFold stops the resolver once its fold has predictions, so that the start after
+// it finds them saved.
+func (h *house) saveFold(r *process) {
+	h.t.Helper()
+	h.awaitServed("broker", "logger")
+	h.await("a fold with predictions", func() bool {
+		st, ok := h.status("resolver")
+		return ok && st.Resolver.Open+st.Resolver.Amendable > 0
+	})
+	h.await("the resolver to be stopped", func() bool { return r.hit(syscall.SIGTERM) })
+	h.await("its saved fold", func() bool {
+		_, err := os.Stat(filepath.Join(h.dir.Resolver(), "state"))
+		return err == nil
+	})
+}
+
+// awaitSettled waits until no prediction is open that the ledger has by now.
+func (h *house) awaitSettled() {
+	h.t.Helper()
+	size := ledger.Seq(0)
+	h.await("every prediction to be settled", func() bool {
+		if lg, ok := h.status("logger"); size == 0 && ok && lg.Logger.State == logger.Serving {
+			size = ledger.Seq(lg.Logger.Size)
+		}
+		st, ok := h.status("resolver")
+		return ok && size > 0 && st.Resolver.Applied >= size && st.Resolver.Open == 0 && !st.Resolver.LedgerTime.IsZero()
+	})
+}
+
 // check holds every prediction and every event of the resolver's against the
 // script and against a fold of the whole ledger.
 func (s *script) check() (verdicts map[string]int, same int) {
@@ -261,7 +319,7 @@ func (s *script) check() (verdicts map[string]int, same int) {
 	t.Helper()
 	emitted := s.fold()
 	verdicts = map[string]int{}
-	resolved := map[string]int{}
+	resolved, reported := map[string]int{}, map[string]int{}
 	s.h.each(func(rec ledger.Record) error {
 		ev, err := events.Decode(rec.Event)
 		if err != nil {
@@ -277,6 +335,16 @@ func (s *script) check() (verdicts map[string]int, same int) {
 			verdicts[verdict]++
 			if want := s.want[d.PredID]; verdict != want {
 				t.Errorf("%s is %s, want %s: %s", d.PredID, verdict, want, d.Evidence.Summary)
+			}
+		case *events.PredictionResolutionAmended:
+			want := s.want[d.PredID] // late telemetry may only change why something is unknown
+			if d.Cause == "operator_report" {
+				reported[d.PredID]++
+				want = s.reported[d.PredID]
+			}
+			verdicts["amended to "+d.Verdict]++
+			if d.Verdict != want {
+				t.Errorf("%s is amended to %s (%s), want %q: %s", d.PredID, d.Verdict, d.Cause, want, d.Evidence.Summary)
 			}
 		case *events.PredictionArmed:
 		default:
@@ -298,6 +366,11 @@ func (s *script) check() (verdicts map[string]int, same int) {
 	for id := range s.want {
 		if n := resolved[id]; n != 1 {
 			t.Errorf("%s has %d resolutions", id, n)
+		}
+	}
+	for id := range s.reported {
+		if n := reported[id]; n != 1 {
+			t.Errorf("%s has %d amendments by a report", id, n)
 		}
 	}
 	return verdicts, same

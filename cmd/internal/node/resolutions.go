@@ -54,17 +54,31 @@ func (noBlobs) Get(name string) ([]byte, error) {
 	return nil, fmt.Errorf("get blob %s: %w", name, blob.ErrNotFound)
 }
 
-// WorkQuery asks for a work list.
-type WorkQuery struct {
-	Which     resolver.Work
-	Principal string // "" asks for all
-	Limit     int
+// maxWorkPage is how many predictions a resolver lists at a time: it evaluates each,
+// and folds nothing meanwhile.
+const maxWorkPage = 1000
+
+// AskWorkList asks the running resolver of dir, page by page; ErrNotServed without
+// one. Of several pages the list names the first one's record: what it says of a
+// prediction was so there or later.
+func AskWorkList(ctx context.Context, dir Dir, q resolver.WorkQuery) (resolver.WorkList, error) {
+	page, limit := q, q.Limit
+	page.Limit = min(limit, maxWorkPage)
+	out, err := askWorkPage(ctx, dir, page)
+	for err == nil && out.More && len(out.Items) < limit {
+		page.After, page.Limit = out.Items[len(out.Items)-1].Seq, min(limit-len(out.Items), maxWorkPage)
+		var next resolver.WorkList
+		next, err = askWorkPage(ctx, dir, page)
+		out.Items, out.More = append(out.Items, next.Items...), next.More
+	}
+	return out, err
 }
 
-// AskWorkList asks the running resolver of dir; ErrNotServed without one.
-func AskWorkList(ctx context.Context, dir Dir, q WorkQuery) (resolver.WorkList, error) {
-	var out resolver.WorkList
-	values := url.Values{"which": {string(q.Which)}, "principal": {q.Principal}, "limit": {strconv.Itoa(q.Limit)}}
+func askWorkPage(ctx context.Context, dir Dir, q resolver.WorkQuery) (out resolver.WorkList, err error) {
+	values := url.Values{
+		"which": {string(q.Which)}, "principal": {q.Principal},
+		"after": {strconv.FormatUint(uint64(q.After), 10)}, "limit": {strconv.Itoa(q.Limit)},
+	}
 	for _, socket := range []string{dir.service("resolver"), dir.Socket()} {
 		err := Ask(ctx, socket, "GET", "/predictions", values, &out)
 		if errors.Is(err, ErrNotServed) || errors.Is(err, ErrNotFound) {
@@ -76,7 +90,7 @@ func AskWorkList(ctx context.Context, dir Dir, q WorkQuery) (resolver.WorkList, 
 }
 
 // FoldWorkList makes a work list of the ledger and the blobs of dir.
-func FoldWorkList(ctx context.Context, dir Dir, e Evidence, q WorkQuery, progress func(done, total ledger.Seq)) (resolver.WorkList, error) {
+func FoldWorkList(ctx context.Context, dir Dir, e Evidence, q resolver.WorkQuery, progress func(done, total ledger.Seq)) (resolver.WorkList, error) {
 	cfg, err := resolverEvidence(ctx, dir, e)
 	if err != nil {
 		return resolver.WorkList{}, err
@@ -86,18 +100,32 @@ func FoldWorkList(ctx context.Context, dir Dir, e Evidence, q WorkQuery, progres
 	if err != nil {
 		return resolver.WorkList{}, err
 	}
-	return m.WorkList(q.Which, q.Principal, q.Limit), nil
+	return m.WorkList(q), nil
 }
 
 // routes serves the work lists of the running fold.
 func (r *Resolver) routes(mux *http.ServeMux) {
 	handle(mux, "GET /predictions", func(req *http.Request) (any, error) {
-		v := req.URL.Query()
-		limit, err := strconv.Atoi(v.Get("limit"))
-		which := resolver.Work(v.Get("which"))
-		if err != nil || limit < 1 || which != resolver.WorkOpen && which != resolver.WorkDue && which != resolver.WorkUnresolved {
-			return nil, &httpError{http.StatusBadRequest, fmt.Errorf("no such work list: which=%q limit=%q", which, v.Get("limit"))}
+		q, err := workQuery(req.URL.Query())
+		if err != nil {
+			return nil, &httpError{http.StatusBadRequest, err}
 		}
-		return r.WorkList(which, v.Get("principal"), limit), nil
+		return r.WorkList(q), nil
 	})
+}
+
+func workQuery(v url.Values) (q resolver.WorkQuery, err error) {
+	q = resolver.WorkQuery{Which: resolver.Work(v.Get("which")), Principal: v.Get("principal")}
+	if q.Which != resolver.WorkOpen && q.Which != resolver.WorkDue && q.Which != resolver.WorkUnresolved {
+		return q, fmt.Errorf("no such work list: which=%q", q.Which)
+	}
+	if q.Limit, err = strconv.Atoi(v.Get("limit")); err != nil || q.Limit < 1 || q.Limit > maxWorkPage {
+		return q, fmt.Errorf("limit=%q: want 1 to %d predictions, and the next page with after=SEQ of the last one", v.Get("limit"), maxWorkPage)
+	}
+	after, err := strconv.ParseUint(v.Get("after"), 10, 64)
+	if err != nil {
+		return q, fmt.Errorf("after=%q: want the record behind which the page begins, or 0", v.Get("after"))
+	}
+	q.After = ledger.Seq(after)
+	return q, nil
 }
