@@ -22,7 +22,7 @@ var (
 
 // Engine names the rules that this build resolves by. Another rule is another
 // engine: a resolution already in the ledger can then only be amended.
-const Engine = "criterion/2"
+const Engine = "criterion/3"
 
 // AmendableFor is how long after it was settled, by ledger time, a prediction is
 // amended.

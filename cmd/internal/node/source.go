@@ -66,8 +66,7 @@ func newAdapter(dir Dir, reg *criterion.Registry, name string, cfg TelemetryConf
 func adapted(reg *criterion.Registry) []string {
 	var out []string
 	for _, name := range reg.Sources() {
-		switch reg.Source(name).Kind {
-		case criterion.PrometheusKind, criterion.AlertmanagerKind, criterion.JournaldKind, criterion.OTLPKind:
+		if reg.Source(name).Kind.HasAdapter() {
 			out = append(out, name)
 		}
 	}
