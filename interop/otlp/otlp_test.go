@@ -254,7 +254,7 @@ func TestSDKToResolution(t *testing.T) {
 	h.predict("20s", "120s", map[string]string{
 		"served":   `{"signal":"app_requests","labels":{"route":"/cart"},"reduce":"increase","op":"==","value":6}`,
 		"unserved": `{"signal":"app_requests","labels":{"route":"/pay"},"reduce":"increase","op":">=","value":1}`,
-		"timed":    `{"signal":"app_slow","labels":{},"reduce":"increase","op":">=","value":2}`,
+		"timed":    `{"signal":"app_slow","labels":{},"reduce":"increase","op":"==","value":2}`,
 		"quiet":    `{"signal":"app_crash","labels":{},"reduce":"count","op":"==","value":0}`,
 	})
 	app.serve(ctx, 5, "/cart")
