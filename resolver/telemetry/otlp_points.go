@@ -126,7 +126,9 @@ func otlpLabels(s *criterion.Signal, get lookup) (map[string]string, error) {
 // scope, metric and attributes, and the number in it the point's time: a point
 // sent again is the same sample, and another value at its time contradicts it.
 func (o *otlpSignals) metricSamples(md pmetric.Metrics, now time.Time) otlpYield {
-	t := otlpTaker{source: o.source, now: now, refused: make(map[int]bool)}
+	t := otlpTaker{
+		source: o.source, now: now, refused: make(map[int]bool), streams: make(map[string]string), ambiguous: make(map[string]bool),
+	}
 	for _, rm := range md.ResourceMetrics().All() {
 		var resource *[sha256.Size]byte
 		for _, sm := range rm.ScopeMetrics().All() {
@@ -153,18 +155,21 @@ func (o *otlpSignals) metricSamples(md pmetric.Metrics, now time.Time) otlpYield
 
 // otlpTaker collects the samples of one request.
 type otlpTaker struct {
-	source  string
-	now     time.Time
-	taken   []takenPoint
-	points  int          // seen so far
-	refused map[int]bool // of them; each counts once, however many signals ask for it
-	why     error        // of the first
-	unnamed int
+	source    string
+	now       time.Time
+	taken     []takenPoint
+	points    int               // seen so far
+	refused   map[int]bool      // of them; each counts once, however many signals ask for it
+	why       error             // of the first
+	streams   map[string]string // by series: the one that runs into it
+	ambiguous map[string]bool   // series into which several run
+	unnamed   int
 }
 
-// takenPoint is a sample with the number of its point.
+// takenPoint is a sample with its series and the number of its point.
 type takenPoint struct {
 	sample Sample
+	series string
 	point  int
 }
 
@@ -173,29 +178,16 @@ func (t *otlpTaker) refuse(point int, why error) {
 	t.why = cmp.Or(t.why, why)
 }
 
-// yield leaves out the series into which more than one stream runs: nobody can
-// say which of their points is of the series that a criterion names.
+// yield leaves out the series into which several streams run: nobody can say
+// which of their points are of the series that a criterion names.
 func (t *otlpTaker) yield() otlpYield {
-	type series struct{ signal, labels string }
-	of := func(s *Sample) series { return series{s.Signal, string(criterion.AppendLabels(nil, s.Labels))} }
-	streams := make(map[series]string)
-	ambiguous := make(map[series]bool)
-	for i := range t.taken {
-		s := &t.taken[i].sample
-		stream, seen := streams[of(s)]
-		if seen && stream != s.Stream {
-			ambiguous[of(s)] = true
-		}
-		streams[of(s)] = s.Stream
-	}
 	y := otlpYield{unnamed: t.unnamed}
-	for i := range t.taken {
-		s := &t.taken[i].sample
-		if ambiguous[of(s)] {
-			t.refuse(t.taken[i].point, fmt.Errorf("signal %s: two series of one request become one: labels_from must tell them apart", s.Signal))
+	for _, p := range t.taken {
+		if t.ambiguous[p.series] {
+			t.refuse(p.point, fmt.Errorf("signal %s: two series of one request become one: labels_from must tell them apart", p.sample.Signal))
 			continue
 		}
-		y.samples = append(y.samples, *s)
+		y.samples = append(y.samples, p.sample)
 	}
 	y.rejected, y.why = int64(len(t.refused)), t.why
 	return y
@@ -221,53 +213,65 @@ type hasSum interface{ HasSum() bool }
 
 var errNoValue = errors.New("a point without the value")
 
-// metric takes the points of one metric, for each of the signals that name it.
-func (t *otlpTaker) metric(signals []criterion.Signal, sc *otlpScope, m pmetric.Metric) {
-	wrong := make([]error, len(signals))
-	for i := range signals {
-		if err := mismatch(&signals[i], m); err != nil {
-			wrong[i] = fmt.Errorf("metric %s: %w", m.Name(), err)
-		}
+// askedMetric is a metric with the signals that name it.
+type askedMetric struct {
+	name    string
+	scope   *otlpScope
+	signals []criterion.Signal
+	wrong   []error // by signal: why none of the points can be its sample
+}
+
+// value is what a signal takes of a point.
+type value func(s *criterion.Signal) (float64, error)
+
+// point takes one point for each of the signals that match it.
+func (t *otlpTaker) point(m *askedMetric, p otlpPoint, value value) {
+	t.points++
+	if p.Flags().NoRecordedValue() {
+		return
 	}
-	take := func(p otlpPoint, value func(s *criterion.Signal) (float64, error)) {
-		t.points++
-		if p.Flags().NoRecordedValue() {
-			return
+	get := func(path string) (string, bool) { return m.scope.lookup(path, p.Attributes()) }
+	for i := range m.signals {
+		s := &m.signals[i]
+		if !matches(s, get) {
+			continue
 		}
-		get := func(path string) (string, bool) { return sc.lookup(path, p.Attributes()) }
-		for i := range signals {
-			s := &signals[i]
-			if !matches(s, get) {
-				continue
-			}
-			if wrong[i] != nil {
-				t.refuse(t.points, wrong[i])
-				continue
-			}
-			labels, err := otlpLabels(s, get)
-			if err != nil {
-				t.unnamed++
-				continue
-			}
-			v, err := value(s)
-			at, timeErr := eventTime(p.Timestamp(), t.now)
-			if err = cmp.Or(err, timeErr); err != nil {
-				t.refuse(t.points, fmt.Errorf("metric %s: %w", m.Name(), err))
-				continue
-			}
-			sample := Sample{
-				Source: t.source, Seq: uint64(p.Timestamp()), Signal: s.Name, Labels: labels, Time: at, Value: v,
-				Stream: streamOf("otlp", s.Name, labels, string(appendMap(appendText(sc.id[:], m.Name()), p.Attributes()))),
-			}
-			if start := p.StartTimestamp(); s.Kind == criterion.Counter && start != 0 && start <= p.Timestamp() {
-				sample.Start = start.AsTime()
-			}
-			t.taken = append(t.taken, takenPoint{sample, t.points})
+		labels, err := otlpLabels(s, get)
+		if err != nil {
+			t.unnamed++
+			continue
 		}
+		series := streamOf("otlp", s.Name, labels, "")
+		stream := streamOf("otlp", s.Name, labels, string(appendMap(appendText(m.scope.id[:], m.name), p.Attributes())))
+		if other, ok := t.streams[series]; ok && other != stream {
+			t.ambiguous[series] = true
+		}
+		t.streams[series] = stream
+		at, timeErr := eventTime(p.Timestamp(), t.now)
+		v, valueErr := value(s)
+		if err := cmp.Or(m.wrong[i], valueErr, timeErr); err != nil {
+			t.refuse(t.points, fmt.Errorf("metric %s: %w", m.name, err))
+			continue
+		}
+		sample := Sample{
+			Source: t.source, Stream: stream, Seq: uint64(p.Timestamp()), Signal: s.Name, Labels: labels, Time: at, Value: v,
+		}
+		if start := p.StartTimestamp(); s.Kind == criterion.Counter && start != 0 && start <= p.Timestamp() {
+			sample.Start = start.AsTime()
+		}
+		t.taken = append(t.taken, takenPoint{sample, series, t.points})
+	}
+}
+
+// metric takes the points of one metric, whatever they are.
+func (t *otlpTaker) metric(signals []criterion.Signal, sc *otlpScope, m pmetric.Metric) {
+	asked := &askedMetric{name: m.Name(), scope: sc, signals: signals, wrong: make([]error, len(signals))}
+	for i := range signals {
+		asked.wrong[i] = mismatch(&signals[i], m)
 	}
 	number := func(points pmetric.NumberDataPointSlice) {
 		for _, p := range points.All() {
-			take(p, func(*criterion.Signal) (float64, error) {
+			t.point(asked, p, func(*criterion.Signal) (float64, error) {
 				switch p.ValueType() {
 				case pmetric.NumberDataPointValueTypeInt:
 					return float64(p.IntValue()), nil
@@ -279,7 +283,7 @@ func (t *otlpTaker) metric(signals []criterion.Signal, sc *otlpScope, m pmetric.
 		}
 	}
 	spread := func(p distribution) {
-		take(p, func(s *criterion.Signal) (float64, error) {
+		t.point(asked, p, func(s *criterion.Signal) (float64, error) {
 			if s.Field == criterion.FieldCount {
 				return float64(p.Count()), nil
 			}

@@ -166,6 +166,11 @@ func TestOTLPPoints(t *testing.T) {
 			fill(points.AppendEmpty(), 1, time.Time{}, at).Attributes().PutStr("core", "0")
 			fill(points.AppendEmpty(), 2, time.Time{}, at).Attributes().PutStr("core", "1")
 		}, nil, 2, "labels_from"},
+		"two series that become one, one without a value": {"gauge", `"metric":"m"`, func(m pmetric.Metric) {
+			points := m.SetEmptyGauge().DataPoints()
+			fill(points.AppendEmpty(), 1, time.Time{}, at).Attributes().PutStr("core", "0")
+			fill(points.AppendEmpty(), nil, time.Time{}, at).Attributes().PutStr("core", "1")
+		}, nil, 2, "without the value"},
 		"two of three that become one": {"gauge", `"metric":"m","labels_from":{"cpu":"attributes.cpu"}`, func(m pmetric.Metric) {
 			points := m.SetEmptyGauge().DataPoints()
 			for i, at := range []time.Time{at, at.Add(-time.Second), at} {
