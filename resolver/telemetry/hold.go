@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"fmt"
 	"time"
 
 	"assay/resolver/criterion"
@@ -133,9 +132,4 @@ func (h *hold) drop(n int) (mark string) {
 	clear(h.held[:n]) // append moves the rest to a new array now and then
 	h.held = h.held[n:]
 	return mark
-}
-
-// between words a gap.
-func between(why string, from, to time.Time) string {
-	return fmt.Sprintf("%s between %s and %s", why, from.Format(time.RFC3339), to.Format(time.RFC3339))
 }

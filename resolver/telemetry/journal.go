@@ -306,7 +306,7 @@ func (j *Journal) follows(e *journalEntry) bool {
 
 // gap withholds the heartbeats around a time in which entries are missing.
 func (j *Journal) gap(from, to time.Time, why string) {
-	j.hold.gap(from, to, between(why, from, to))
+	j.hold.gap(from, to, fmt.Sprintf("%s between %s and %s", why, from.Format(time.RFC3339), to.Format(time.RFC3339)))
 }
 
 // match adds the entry's sample of a signal, if it is one.
