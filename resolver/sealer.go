@@ -257,7 +257,7 @@ func (s *Sealer) Run(ctx context.Context) error {
 			continue
 		}
 		s.cfg.Log.Warn().Err(err).Str("source", s.cfg.TelemetrySource).Msg("sealing interrupted")
-		if err := sleep(ctx, s.cfg.Retry); err != nil {
+		if err := telemetry.Wait(ctx, s.cfg.Retry); err != nil {
 			return err
 		}
 	}
@@ -334,19 +334,8 @@ func retry(ctx context.Context, pause time.Duration, log zerolog.Logger, what st
 			return ctx.Err()
 		}
 		log.Warn().Err(err).Msg(what + ": trying again")
-		if err := sleep(ctx, pause); err != nil {
+		if err := telemetry.Wait(ctx, pause); err != nil {
 			return err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"assay/events"
 	"assay/ledger"
 	"assay/resolver/criterion"
+	"assay/resolver/telemetry"
 )
 
 var (
@@ -265,7 +266,7 @@ func (s *Service) Run(ctx context.Context) error {
 				}()
 			}
 		}
-		if err := sleep(ctx, s.cfg.Poll); err != nil {
+		if err := telemetry.Wait(ctx, s.cfg.Poll); err != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -523,7 +524,7 @@ func (s *Service) flush(ctx context.Context) error {
 			return permanent{ctx.Err()}
 		}
 		s.cfg.Log.Warn().Err(err).Int("events", len(left)).Msg("publish: trying again")
-		if err := sleep(ctx, s.cfg.Poll); err != nil {
+		if err := telemetry.Wait(ctx, s.cfg.Poll); err != nil {
 			return permanent{err}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ type criterionEvalCmd struct {
 	Registry    string        `help:"Signal registry. Default: for JSON lines DIR/registry.json, for a table one made of what the criterion asks for." type:"existingfile" placeholder:"FILE"`
 	At          string        `help:"What the window is anchored at: when the action ended, or when the prediction was recorded." required:"" placeholder:"TIME"`
 	ActionStart string        `help:"When the action started; the baseline ends there. Default: --at." placeholder:"TIME"`
-	ClosedAt    string        `help:"Judge as if no source had reported beyond this time. Default: nothing is waited for." placeholder:"TIME"`
+	ClosedAt    string        `help:"Judge as if every source had reported up to this time and no further: later samples are passed over. Default: nothing is waited for." placeholder:"TIME"`
 	Signal      string        `help:"Signal of a table with one column of values. Default: the columns' names." placeholder:"NAME"`
 	Interval    time.Duration `help:"Without a registry: time between two samples. Default: the criterion's coverage.interval."`
 	Kind        string        `help:"Without a registry: gauge or counter. Default: counter for an increase, gauge for anything else." enum:",gauge,counter" default:"" placeholder:"KIND"`
@@ -197,7 +198,7 @@ func or[T any](p *T, v T) T {
 	return v
 }
 
-// place sets the spans and whether they are closed.
+// place sets the spans, whether they are closed, and what was seen by then.
 func (c *criterionEvalCmd) place(in *criterion.Input) error {
 	at, err := c.time("--at", c.At)
 	if err != nil {
@@ -226,6 +227,7 @@ func (c *criterionEvalCmd) place(in *criterion.Input) error {
 	if err != nil {
 		return err
 	}
+	in.Samples = slices.DeleteFunc(in.Samples, func(s criterion.Sample) bool { return s.Time.After(closed) })
 	for _, clause := range in.Criterion.Clauses() {
 		lim, _ := criterion.LimitsOf(in.Criterion, clause, in.Registry)
 		in.Closed = in.Closed && !in.Window.End.Add(lim.Lateness).After(closed)

@@ -47,10 +47,6 @@ func (c *serveCmd) Run(a *app) error {
 	if c.From != "" && c.Source == "" {
 		return usageError("--from goes with --source")
 	}
-	input, err := c.input()
-	if err != nil {
-		return err
-	}
 	if c.Sensor <= 0 || c.Seal <= 0 {
 		return usageError("--sensor and --seal must be positive")
 	}
@@ -58,6 +54,10 @@ func (c *serveCmd) Run(a *app) error {
 		return err
 	}
 	metrics, err := c.address()
+	if err != nil {
+		return err
+	}
+	input, err := c.input()
 	if err != nil {
 		return err
 	}
@@ -88,5 +88,9 @@ func (c *serveCmd) input() (io.Reader, error) {
 	case "-":
 		return os.Stdin, nil
 	}
-	return os.Open(c.From)
+	f, err := os.Open(c.From)
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	return f, nil
 }

@@ -303,10 +303,17 @@ func TestLintOfBuiltCriteria(t *testing.T) {
 
 // The first of several bad labels in order of name is the one that is named.
 func TestLabelsAreNamedInOrder(t *testing.T) {
-	bad := map[string]string{"z z": "", "a": strings.Repeat("x", 257), "m m": "", "ok": ""}
-	for range 50 {
-		if err := CheckLabels(bad); err == nil || !strings.Contains(err.Error(), `label "a" has 257 bytes`) {
-			t.Fatal(err)
+	for _, tc := range []struct {
+		bad  map[string]string
+		want string
+	}{
+		{map[string]string{"z z": "", "a": strings.Repeat("x", 257), "m m": "", "ok": "", "z": "\xff"}, `label "a" has 257 bytes`},
+		{map[string]string{"z": "\xff", "y": "\xff", "x": "\xff", "xy": strings.Repeat("x", 257), "ok": ""}, `label "x" is not UTF-8`},
+	} {
+		for range 50 {
+			if err := CheckLabels(tc.bad); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -365,3 +365,60 @@ func TestHostileWindow(t *testing.T) {
 		}
 	}
 }
+
+// A stretch that is too short for a run only if the clocks agree refutes
+// nothing: a sample that comes later may lie within the skew before the window.
+func TestRunWithinTheSkew(t *testing.T) {
+	r := testRegistry(t)
+	for _, tc := range []struct {
+		hold  time.Duration
+		early Outcome
+	}{{30 * time.Second, Unknown}, {33 * time.Second, False}} { // 29 s, and 2 s of skew
+		clause := Clause{Signal: "skewed", Reduce: ReduceMax, Op: OpLE, Value: 1, HoldFor: tc.hold}
+		in := Input{Criterion: Criterion{Window: Window{Length: time.Minute}, All: []Clause{clause}}, Registry: r, Window: Span{epoch, at(60)}}
+		in.Samples = []Sample{sampleOf("skewed", 2, point{29, 5, miss}), sampleOf("skewed", 3, point{31, 5, miss})}
+		if got := Evaluate(in); got.Outcome != tc.early {
+			t.Errorf("hold for %v: early %v", tc.hold, got.Outcome)
+		}
+		in.Samples = append(in.Samples, sampleOf("skewed", 1, point{-1, 0, miss}))
+		in.Closed = true
+		if got := Evaluate(in); got.Outcome != tc.early {
+			t.Errorf("hold for %v: in the end %v %v", tc.hold, got.Outcome, got.Reason)
+		}
+	}
+}
+
+// A screen must not hide what the evaluation's own rounding makes of a gain.
+func TestScreenRounds(t *testing.T) {
+	r := testRegistry(t)
+	clause := Clause{Signal: "total", Reduce: ReduceIncrease, Op: OpLE, Value: 4.7}
+	clause.Value -= 1.2
+	in := Input{Criterion: Criterion{Window: Window{Length: time.Minute}, All: []Clause{clause}}, Registry: r, Window: Span{epoch, at(60)}}
+	lim, _ := LimitsOf(in.Criterion, clause, r)
+	screen, may := NewScreen(clause, lim, in.Window), false
+	for i, v := range []float64{1.2, 3.4, 4.7} {
+		in.Samples = append(in.Samples, sampleOf("total", uint64(i), point{float64(10 * i), v, -100}))
+		may = screen.Add(&in.Samples[i])
+	}
+	if got := Evaluate(in); got.Outcome != False || !may {
+		t.Errorf("the evaluation says %v, the screen %v", got.Outcome, may)
+	}
+}
+
+// A counter that restarts at every sample costs a screen no more than one that
+// never does.
+func TestScreenIsLinear(t *testing.T) {
+	r := testRegistry(t)
+	clause := Clause{Signal: "total", Reduce: ReduceIncrease, Op: OpGE, Value: 1e15}
+	lim, _ := LimitsOf(Criterion{}, clause, r)
+	screen := NewScreen(clause, lim, Span{epoch, at(1e6)})
+	for i := range MaxSamples {
+		s := sampleOf("total", uint64(i), point{float64(i), 1, float64(i) - 0.5})
+		if screen.Add(&s) {
+			t.Fatalf("sample %d may decide", i)
+		}
+	}
+	if screen.counted != MaxSamples {
+		t.Errorf("%v counted", screen.counted)
+	}
+}

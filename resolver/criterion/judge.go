@@ -126,14 +126,15 @@ func (j *judge) shared(a, b []int) (n int64) {
 }
 
 // variants are the spans with the samples near each edge taken in and left
-// out; none where no sample lies within the skew of an edge.
+// out; none where no sample lies within the skew of an edge. A run may reach
+// that far over an edge whether a sample is there yet or not.
 func (j *judge) variants() []Span {
 	skew := j.lim.Skew
 	if skew == 0 {
 		return nil
 	}
 	around := func(edge time.Time) []time.Time {
-		if len(j.within(j.near, Span{edge.Add(-skew), edge.Add(skew + 1)})) == 0 {
+		if j.clause.HoldFor == 0 && len(j.within(j.near, Span{edge.Add(-skew), edge.Add(skew + 1)})) == 0 {
 			return []time.Time{edge}
 		}
 		return []time.Time{edge, edge.Add(-skew), edge.Add(skew + 1)}

@@ -261,10 +261,15 @@ func TestBaselineOnlyBlocksTrue(t *testing.T) {
 	})
 }
 
+// history is what truthful draws beside values.
+type history struct {
+	restarts bool // counters say since when they count, and may start again
+	edges    bool // samples may lie within the skew of an edge, and on it
+}
+
 // truthful are the samples that a sensor with a steady clock could have sent of
-// one history: counters only rise, no identity is used twice, and nothing lies
-// within the skew of an edge.
-func truthful(t *rapid.T, c Criterion) []Sample {
+// one history: counters only rise while they run, and no identity is used twice.
+func truthful(t *rapid.T, c Criterion, h history) []Sample {
 	var out []Sample
 	seen := map[string]bool{}
 	seq := uint64(0)
@@ -273,10 +278,16 @@ func truthful(t *rapid.T, c Criterion) []Sample {
 			continue
 		}
 		seen[clause.Signal] = true
-		total := 0.0
+		total, start := 0.0, miss
+		if h.restarts {
+			start = -100
+		}
 		for second := -40; second < 70; second++ {
 			into := (second + 100) % 10 // no edge of a window or baseline is anywhere but at 0
-			if into < 3 || into > 7 || rapid.IntRange(0, 4).Draw(t, "sent") > 0 {
+			if clause.Signal == "total" && h.restarts && rapid.IntRange(0, 19).Draw(t, "restart") == 0 {
+				total, start = 0, float64(second)-0.5
+			}
+			if !h.edges && (into < 3 || into > 7) || rapid.IntRange(0, 4).Draw(t, "sent") > 0 {
 				continue
 			}
 			v := float64(rapid.IntRange(0, 5).Draw(t, "value"))
@@ -288,7 +299,11 @@ func truthful(t *rapid.T, c Criterion) []Sample {
 				v = total
 			}
 			seq++
-			out = append(out, sampleOf(clause.Signal, seq, point{float64(second), v, miss}))
+			since := miss
+			if clause.Signal == "total" {
+				since = start
+			}
+			out = append(out, sampleOf(clause.Signal, seq, point{float64(second), v, since}))
 			seq++
 			out = append(out, sampleOf("beat", seq, point{float64(second), 1, miss}))
 		}
@@ -315,7 +330,7 @@ func TestMoreSamplesNeverTurnConfirmedIntoUnknown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := genCriterion(t)
 		in := Input{Criterion: c, Registry: r, Window: Span{epoch, epoch.Add(time.Minute)}, Baseline: c.BaselineSpan(epoch), Closed: true, BaselineClosed: true}
-		all := truthful(t, c)
+		all := truthful(t, c, history{})
 		in.Samples = subset(t, all)
 		before := Evaluate(in)
 		in.Samples = all
@@ -332,24 +347,36 @@ func TestMoreSamplesNeverTurnConfirmedIntoUnknown(t *testing.T) {
 // whatever else of the same history came.
 func TestWitnessStands(t *testing.T) {
 	r := testRegistry(t)
-	decided := 0
-	rapid.Check(t, func(t *rapid.T) {
-		c := genCriterion(t)
-		in := Input{Criterion: c, Registry: r, Window: Span{epoch, epoch.Add(time.Minute)}, Baseline: c.BaselineSpan(epoch)}
-		all := truthful(t, c)
-		in.Samples = subset(t, all)
-		early := Evaluate(in)
-		in.Samples, in.Closed, in.BaselineClosed = all, true, true
-		late := Evaluate(in)
-		if early.Outcome != Unknown {
-			decided++
-			if late.Outcome != early.Outcome {
-				t.Fatalf("early %v, late %v: %+v", early.Outcome, late.Outcome, late.Clauses)
+	for _, row := range []struct {
+		name string
+		history
+	}{
+		{"in the middle of cells", history{}},
+		{"counters restart", history{restarts: true}},
+		{"on the edges", history{edges: true}},
+		{"counters restart on the edges", history{restarts: true, edges: true}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			decided := 0
+			rapid.Check(t, func(t *rapid.T) {
+				c := genCriterion(t)
+				in := Input{Criterion: c, Registry: r, Window: Span{epoch, epoch.Add(time.Minute)}, Baseline: c.BaselineSpan(epoch)}
+				all := truthful(t, c, row.history)
+				in.Samples = subset(t, all)
+				early := Evaluate(in)
+				in.Samples, in.Closed, in.BaselineClosed = all, true, true
+				late := Evaluate(in)
+				if early.Outcome != Unknown {
+					decided++
+					if late.Outcome != early.Outcome {
+						t.Fatalf("early %v, late %v: %+v", early.Outcome, late.Outcome, late.Clauses)
+					}
+				}
+			})
+			if decided == 0 {
+				t.Error("no draw was decided early")
 			}
-		}
-	})
-	if decided == 0 {
-		t.Error("no draw was decided early")
+		})
 	}
 }
 
@@ -362,38 +389,6 @@ func TestFewerHeartbeatsNeverConfirm(t *testing.T) {
 		in.Samples = slices.DeleteFunc(slices.Clone(in.Samples), func(s Sample) bool { return s.Signal == "beat" && rapid.Bool().Draw(t, "lost") })
 		if fewer := Evaluate(in); fewer.Outcome == True && more.Outcome != True {
 			t.Fatalf("%v %v, and with fewer heartbeats %v: %+v", more.Outcome, more.Reason, fewer.Outcome, fewer.Clauses)
-		}
-	})
-}
-
-// Screens that say no must be right: no clause, baseline or combination of them
-// would have decided.
-func TestScreensNeverHideADecision(t *testing.T) {
-	r := testRegistry(t)
-	rapid.Check(t, func(t *rapid.T) {
-		in := genInput(t, r)
-		in.Closed, in.BaselineClosed = false, false
-		samples := in.Samples
-		if rapid.Bool().Draw(t, "sorted") {
-			slices.SortFunc(samples, func(a, b Sample) int { return Compare(&a, &b) })
-		}
-		screens := NewScreens(in.Criterion, r, in.Window, in.Baseline)
-		closes := rapid.IntRange(0, 60).Draw(t, "closes")
-		in.Samples = nil
-		for i := range samples {
-			if i == closes {
-				in.BaselineClosed = true
-				screens.CloseBaseline()
-			}
-			before := Evaluate(in)
-			if before.Outcome != Unknown {
-				return
-			}
-			in.Samples = samples[:i+1]
-			may := screens.Add(&samples[i])
-			if after := Evaluate(in); after.Outcome != Unknown && !may {
-				t.Fatalf("sample %d (%+v) decided %v unseen", i, samples[i], after.Outcome)
-			}
 		}
 	})
 }

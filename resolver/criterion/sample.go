@@ -163,10 +163,17 @@ func parseTime(s string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%q is not RFC 3339", s)
 	}
-	if t = t.UTC(); t.Year() < minYear || t.Year() > maxYear {
+	if t = t.UTC(); !IsEventTime(t) {
 		return time.Time{}, fmt.Errorf("%q is outside the years %d to %d", s, minYear, maxYear)
 	}
 	return t, nil
+}
+
+// IsEventTime says whether a sample may be of this time: of the years 1970 to
+// 2261, whose nanoseconds since 1970 fit into 63 bits.
+func IsEventTime(t time.Time) bool {
+	year := t.UTC().Year()
+	return minYear <= year && year <= maxYear
 }
 
 // parseValue accepts the three values that JSON has no number for as strings.
@@ -245,20 +252,19 @@ func CheckLabels(labels map[string]string) error {
 	}
 	bad, found := "", false
 	for k, v := range labels {
-		if (!IsSignal(k) || len(v) > maxLabelValue) && (!found || k < bad) {
+		if (!IsSignal(k) || len(v) > maxLabelValue || !utf8.ValidString(v)) && (!found || k < bad) {
 			bad, found = k, true
 		}
-		if !utf8.ValidString(v) {
-			return fmt.Errorf("label %q is not UTF-8", k)
-		}
 	}
-	switch {
+	switch v := labels[bad]; {
 	case !found:
 		return nil
 	case !IsSignal(bad):
 		return fmt.Errorf("label name %.60q", bad)
+	case len(v) > maxLabelValue:
+		return fmt.Errorf("label %q has %d bytes, the limit is %d", bad, len(v), maxLabelValue)
 	}
-	return fmt.Errorf("label %q has %d bytes, the limit is %d", bad, len(labels[bad]), maxLabelValue)
+	return fmt.Errorf("label %q is not UTF-8", bad)
 }
 
 // IsSignal says whether s may name a signal or a label: letters, digits and

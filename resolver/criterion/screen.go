@@ -17,6 +17,7 @@ type Screen struct {
 	base     *Sample               // latest before wide.Start
 	lo, hi   float64               // of a counter in wide
 	runs     map[time.Time]float64 // highest value by start time
+	counted  float64               // sum of runs
 	prev     time.Time             // of the last sample
 	unsorted bool
 }
@@ -63,22 +64,29 @@ func (s *Screen) Add(p *Sample) bool {
 	return false
 }
 
+// rounding is more than a sum of MaxSamples differences can be off, relative to
+// the sum: steps from 1.2 to 3.4 to 4.7 add up to more than 4.7 − 1.2.
+const rounding = 1e-9
+
 // gain is at least what any window within the skew can have gained: the whole
 // spread of the values, and all that each run counted.
 func (s *Screen) gain(p *Sample) float64 {
 	s.lo, s.hi = min(s.lo, p.Value), max(s.hi, p.Value)
-	s.runs[p.Start] = max(s.runs[p.Start], p.Value)
+	if had := s.runs[p.Start]; p.Value > had {
+		s.counted += p.Value - had
+		s.runs[p.Start] = p.Value
+	} else {
+		s.runs[p.Start] = had
+	}
 	lo := s.lo
 	if s.base != nil {
 		lo = min(lo, s.base.Value)
 	}
 	gained := max(0, s.hi-lo)
-	for start, v := range s.runs {
-		if len(s.runs) > 1 || !start.Before(s.wide.Start) {
-			gained += v
-		}
+	if len(s.runs) > 1 || !p.Start.Before(s.wide.Start) {
+		gained += s.counted
 	}
-	return gained
+	return gained * (1 + rounding)
 }
 
 // addRun looks for what leaves no room for a run; one that is long enough is
@@ -90,64 +98,4 @@ func (s *Screen) addRun(p *Sample) bool {
 	}
 	s.prev = p.Time
 	return !s.clause.Op.Passes(p.Value, s.clause.Value) && s.wide.End.Sub(p.Time) <= s.clause.HoldFor+2*s.lim.Skew+1
-}
-
-// Screens are the screens of all clauses of a criterion and of their baselines.
-type Screens struct {
-	list     []clauseScreens
-	baseline bool // it is closed
-}
-
-type clauseScreens struct {
-	clause   Clause
-	lim      Limits
-	screens  []*Screen
-	baseline Span // within reach
-}
-
-// NewScreens are the screens of a criterion that passed Lint. The baseline is
-// Input.Baseline.
-func NewScreens(c Criterion, r *Registry, window, baseline Span) *Screens {
-	s := &Screens{}
-	for _, clause := range c.Clauses() {
-		lim, ok := LimitsOf(c, clause, r)
-		if !ok {
-			continue
-		}
-		cs := clauseScreens{clause: clause, lim: lim, screens: []*Screen{NewScreen(clause, lim, window)}}
-		if c.Baseline != nil && !baseline.IsZero() {
-			cs.screens = append(cs.screens, NewScreen(c.Baseline.on(clause), lim, baseline))
-			cs.baseline = lim.Reach(baseline)
-		}
-		s.list = append(s.list, cs)
-	}
-	return s
-}
-
-// CloseBaseline tells that evaluations say BaselineClosed from now on, so that
-// coverage of the baseline may decide too.
-func (s *Screens) CloseBaseline() { s.baseline = true }
-
-// Add takes one more sample, whatever its series, and says whether an
-// evaluation with it might decide, the window still being open. It must be told
-// of every sample of the clauses' series, and of their heartbeats.
-func (s *Screens) Add(p *Sample) bool {
-	may := false
-	for i := range s.list {
-		cs := &s.list[i]
-		if p.Source != cs.lim.Signal.Source {
-			continue
-		}
-		own := cs.clause.matches(p)
-		if s.baseline && (own || p.Signal == cs.lim.beat()) && cs.baseline.Contains(p.Time) {
-			may = true
-		}
-		if !own {
-			continue
-		}
-		for _, screen := range cs.screens {
-			may = screen.Add(p) || may
-		}
-	}
-	return may
 }

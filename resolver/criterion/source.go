@@ -18,7 +18,6 @@ type SourceKind string
 const (
 	NATSKind         SourceKind = "nats"         // its sensor publishes batches by itself
 	HostKind         SourceKind = "host"         // assay's own sensor of this machine
-	CSVKind          SourceKind = "csv"          // rows of a file
 	PrometheusKind   SourceKind = "prometheus"   // queries of a Prometheus server
 	AlertmanagerKind SourceKind = "alertmanager" // webhooks of an Alertmanager
 	JournaldKind     SourceKind = "journald"     // entries of the systemd journal
@@ -76,7 +75,7 @@ type sourceWire struct {
 // members says for each kind which members an entry in sources and a signal of
 // such a source may have beside the common ones.
 var members = map[SourceKind]struct{ source, signal []string }{
-	NATSKind: {}, HostKind: {}, CSVKind: {},
+	NATSKind: {}, HostKind: {},
 	PrometheusKind: {
 		source: []string{"url", "plain_http", "token_file", "user", "password_file", "ca_file", "step", "query_offset"},
 		signal: []string{"query", "selector", "start"},
@@ -110,6 +109,10 @@ func (s *Signal) given() []string {
 		"metric": s.Metric != "", "metric_unit": s.MetricUnit != "", "field": s.Field != "",
 	})
 }
+
+// HasAdapter says whether assay reads sources of the kind by an adapter, which
+// is so where signals have members that say how.
+func (k SourceKind) HasAdapter() bool { return len(members[k].signal) > 0 }
 
 func names(set map[string]bool) []string {
 	var out []string
@@ -239,10 +242,10 @@ func (r *Registry) checkSources() error {
 				own = append(own, s.Name)
 			}
 		}
-		switch adapted := len(members[src.Kind].signal) > 0; {
+		switch {
 		case len(signals) == 0:
 			return fmt.Errorf("/sources/%d/name: no signal is of source %q", i, src.Name)
-		case adapted && len(own) != 1:
+		case src.Kind.HasAdapter() && len(own) != 1:
 			return fmt.Errorf("/sources/%d: %q needs one signal that tells how far it has come; it has %d: %s",
 				i, src.Name, len(own), strings.Join(own, ", "))
 		case src.Kind == PrometheusKind && len(signals) == 1:
@@ -252,10 +255,21 @@ func (r *Registry) checkSources() error {
 	return nil
 }
 
-// IsOwnHeartbeat says whether the adapter itself emits the signal to tell how
-// far it has come: it is its own heartbeat and no query is for it.
+// IsOwnHeartbeat says whether the signal tells how far its source's adapter has
+// come: it is its own heartbeat and no query is for it.
 func (s *Signal) IsOwnHeartbeat() bool {
 	return s.Heartbeat == s.Name && s.Query == "" && s.Selector == ""
+}
+
+// OwnHeartbeat is the own heartbeat among the signals of a source, which a
+// source with an adapter has exactly once; the zero Signal where there is none.
+func OwnHeartbeat(signals []Signal) Signal {
+	for _, s := range signals {
+		if s.IsOwnHeartbeat() {
+			return s
+		}
+	}
+	return Signal{}
 }
 
 // checkPrometheusSignal: a query's samples lie on the grid, each up to one step

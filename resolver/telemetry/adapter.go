@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 
 	"assay/resolver/criterion"
@@ -37,11 +38,11 @@ type AdapterStats struct {
 	Sent     uint64    `json:"sent"`           // samples that the broker took
 	Failed   uint64    `json:"failed"`         // reads or deliveries that failed; they are tried again
 	Refused  uint64    `json:"refused"`        // inputs that were malformed or too large
-	LeftOut  uint64    `json:"left_out"`       // series, alerts or entries that no sample can stand for
+	LeftOut  uint64    `json:"left_out"`       // series, alerts, entries or records that no sample can stand for
 	Warnings uint64    `json:"warnings"`       // remarks of the source on its own answers
 	UpTo     time.Time `json:"up_to,omitzero"` // newest heartbeat
 	Error    string    `json:"error,omitzero"` // why the last read or delivery failed; empty once one succeeded
-	Doubt    string    `json:"doubt,omitzero"` // why heartbeats were withheld; empty once one was sent
+	Doubt    string    `json:"doubt,omitzero"` // why the newest heartbeats were withheld; empty once they are taken again
 }
 
 // Sink takes an adapter's samples; each carries its stream.
@@ -58,6 +59,32 @@ type Cursor interface {
 	Load() ([]byte, error)
 	// Save replaces what was saved; it survives a crash.
 	Save([]byte) error
+}
+
+// loadState reads what a cursor keeps into a struct, whose member v must be 1;
+// false if nothing was saved. The error names what it is, and says what happens
+// without it.
+func loadState(c Cursor, into any, v *int64, what, without string) (bool, error) {
+	raw, err := c.Load()
+	if err != nil || raw == nil {
+		return false, err
+	}
+	if err := json.Unmarshal(raw, into, json.RejectUnknownMembers(true)); err != nil || *v != 1 {
+		return false, fmt.Errorf("%s is not of version 1: %v; without it %s", what, err, without)
+	}
+	return true, nil
+}
+
+// Wait pauses for d, and returns ctx's error if that ends first.
+func Wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ErrNotConnected means that the broker cannot be reached now.

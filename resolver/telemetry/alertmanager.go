@@ -22,8 +22,7 @@ const (
 	// MaxWebhook is the largest webhook in bytes.
 	MaxWebhook = 4 << 20
 
-	maxRemembered = 1000  // resolved alerts
-	maxPending    = 10000 // heartbeats
+	maxRemembered = 1000 // resolved alerts
 )
 
 // AlertmanagerConfig is one alertmanager source.
@@ -47,19 +46,20 @@ type AlertmanagerConfig struct {
 // again as 1, so that the two contradict each other and prove nothing.
 //
 // The own heartbeat is the arrival of a firing Watchdog, an alert that always
-// fires. It is sent once the allowed lateness has passed, the time in which an
-// alert of before may still be told of. A webhook that left alerts out, had one
-// that no sample can stand for, was refused or could not be delivered takes with it
-// the heartbeats of the lateness before it: what it should have told happened
-// then. So does the end of this process.
+// fires. It is held back (hold) for the allowed lateness, the time in which an
+// alert of before may still be told of, and with it what webhooks said is sent
+// once more. A webhook that left alerts out, had one that no sample can stand
+// for, was refused or could not be delivered is a gap of the lateness before it:
+// what it should have told happened then. So is the time before the start of this
+// process; what waited at the end of the last one is lost.
 type Alertmanager struct {
 	tally
 	cfg AlertmanagerConfig
 	own criterion.Signal // the own heartbeat
 
-	mu      sync.Mutex // held while a webhook is taken
-	state   alertState
-	pending []time.Time // heartbeats that wait for the lateness
+	mu    sync.Mutex // held while a webhook is taken
+	state alertState
+	hold  hold
 }
 
 // alertState outlives the process.
@@ -74,24 +74,16 @@ func NewAlertmanager(cfg AlertmanagerConfig) (*Alertmanager, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	a := &Alertmanager{cfg: cfg, state: alertState{V: 1}}
-	raw, err := cfg.Cursor.Load()
+	a := &Alertmanager{cfg: cfg, own: criterion.OwnHeartbeat(cfg.Signals), state: alertState{V: 1}}
+	_, err := loadState(cfg.Cursor, &a.state, &a.state.V, "state of source "+cfg.Source.Name, "an alert that fires on after its end was told counts as recovered")
 	if err != nil {
 		return nil, err
-	}
-	if raw != nil {
-		if err := json.Unmarshal(raw, &a.state, json.RejectUnknownMembers(true)); err != nil || a.state.V != 1 {
-			return nil, fmt.Errorf("state of source %s is not of version 1: %v", cfg.Source.Name, err)
-		}
 	}
 	if a.state.Resolved == nil {
 		a.state.Resolved = map[string]time.Time{}
 	}
-	for _, s := range cfg.Signals {
-		if s.IsOwnHeartbeat() {
-			a.own = s
-		}
-	}
+	a.hold = newHold(cfg.Signals, a.own.AllowedLateness)
+	a.hold.begin(cfg.Now())
 	return a, nil
 }
 
@@ -151,12 +143,12 @@ func (a *alert) check() error {
 	switch {
 	case len(a.Labels) == 0:
 		return errors.New("/labels: none")
-	case a.StartsAt.Year() < 1970:
-		return errors.New("/startsAt: missing or before 1970")
+	case !criterion.IsEventTime(a.StartsAt):
+		return errors.New("/startsAt: missing or out of range")
 	case a.Status != "firing" && a.Status != "resolved":
 		return fmt.Errorf("/status: %.20q", a.Status)
-	case a.Status == "resolved" && (!ended || a.EndsAt.Before(a.StartsAt)):
-		return errors.New("/endsAt: missing or before startsAt")
+	case a.Status == "resolved" && (!criterion.IsEventTime(a.EndsAt) || a.EndsAt.Before(a.StartsAt)):
+		return errors.New("/endsAt: missing, out of range or before startsAt")
 	}
 	return nil
 }
@@ -164,7 +156,13 @@ func (a *alert) check() error {
 // Handler takes webhooks. It answers 200 once the broker has the samples, 400 or
 // 413 for what sending again does not mend, 503 for what it does.
 func (a *Alertmanager) Handler(out Sink) http.Handler {
-	return door(a.cfg.Source, MaxWebhook, refusePlainly, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	refuse := func(w http.ResponseWriter, r *http.Request, code int, why string) {
+		if code >= http.StatusInternalServerError { // whoever sent it was allowed to
+			a.void("a webhook was not taken: " + why)
+		}
+		http.Error(w, why, code)
+	}
+	return door(a.cfg.Source, MaxWebhook, refuse, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			a.refuse(w, http.StatusRequestEntityTooLarge, tooLarge)
@@ -188,35 +186,28 @@ func (a *Alertmanager) Handler(out Sink) http.Handler {
 
 func (a *Alertmanager) refuse(w http.ResponseWriter, status int, err error) {
 	a.note(func(st *AdapterStats) { st.Refused++ })
-	a.mu.Lock()
 	a.void(fmt.Sprintf("a webhook was refused: %v", err))
-	a.mu.Unlock()
 	http.Error(w, err.Error(), status)
 }
 
 func (a *Alertmanager) fail(w http.ResponseWriter, err error) {
 	a.note(func(st *AdapterStats) { st.Failed++; st.Error = err.Error() })
-	a.mu.Lock()
 	a.void(fmt.Sprintf("a webhook was not delivered: %v", err))
-	a.mu.Unlock()
 	http.Error(w, "try again", http.StatusServiceUnavailable)
 }
 
-// void drops the heartbeats that something untold may lie before.
 func (a *Alertmanager) void(why string) {
-	a.pending = a.pending[:a.due()]
-	a.note(func(st *AdapterStats) { st.Doubt = why })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gap(why)
 	a.cfg.Log.Warn().Str("source", a.cfg.Source.Name).Msg("heartbeats withheld: " + why)
 }
 
-// due is how many of the pending heartbeats no alert can come before any more.
-func (a *Alertmanager) due() int {
-	until := a.cfg.Now().Add(-a.own.AllowedLateness)
-	n := slices.IndexFunc(a.pending, func(t time.Time) bool { return t.After(until) })
-	if n < 0 {
-		return len(a.pending)
-	}
-	return n
+// gap says that something of the lateness before now may be untold.
+func (a *Alertmanager) gap(why string) {
+	now := a.cfg.Now().UTC()
+	a.hold.gap(now.Add(-a.hold.lateness), now, why)
+	a.note(func(st *AdapterStats) { st.Doubt = a.hold.doubt(now) })
 }
 
 // take sends a webhook's samples. A state that cannot be saved is a failure,
@@ -249,29 +240,29 @@ func (a *Alertmanager) take(ctx context.Context, out Sink, hook webhook) error {
 			}
 		}
 	}
-	if alive && partial == "" && len(a.pending) < maxPending {
-		a.pending = append(a.pending, now)
-	}
 	if partial != "" {
-		a.void(partial)
+		a.gap(partial)
+		a.cfg.Log.Warn().Str("source", a.cfg.Source.Name).Msg("heartbeats withheld: " + partial)
 	}
-	due := a.due()
-	for _, t := range a.pending[:due] {
-		samples = append(samples, a.heartbeat(t))
-	}
-	if len(samples) > 0 {
-		if err := out.Send(ctx, samples); err != nil {
+	due, n := a.hold.due(now)
+	if all := slices.Concat(samples, due); len(all) > 0 {
+		if err := out.Send(ctx, all); err != nil {
 			return err
 		}
+		a.sent(all, a.own.Name)
 	}
 	if err := a.save(next); err != nil {
 		return err
 	}
-	a.pending = slices.Delete(a.pending, 0, due)
-	a.sent(samples, a.own.Name)
-	if due > 0 {
-		a.note(func(st *AdapterStats) { st.Doubt = "" })
+	a.hold.drop(n)
+	e := held{time: now, samples: samples}
+	if alive {
+		e.beats = []Sample{a.heartbeat(now)}
 	}
+	if e.size() > 1 {
+		a.hold.add(e)
+	}
+	a.note(func(st *AdapterStats) { st.Doubt = a.hold.doubt(now) })
 	return nil
 }
 

@@ -20,10 +20,10 @@ import (
 	"assay/resolver/criterion"
 )
 
-func alertSignals() []criterion.Signal {
+func alertSignals(lateness, maxGap time.Duration) []criterion.Signal {
 	match := func(name string) map[string]string { return map[string]string{"alertname": name} }
 	return []criterion.Signal{
-		{Name: "up_to", Source: "s", Kind: criterion.Gauge, Heartbeat: "up_to", Match: match("Watchdog")},
+		{Name: "up_to", Source: "s", Kind: criterion.Gauge, Heartbeat: "up_to", Match: match("Watchdog"), AllowedLateness: lateness, MaxGap: maxGap},
 		{Name: "level", Source: "s", Kind: criterion.Event, Heartbeat: "up_to", Match: match("Level")},
 		{Name: "memory", Source: "s", Kind: criterion.Event, Heartbeat: "up_to", Match: match("high_memory_load")},
 	}
@@ -31,7 +31,7 @@ func alertSignals() []criterion.Signal {
 
 func newAlerts(w *world, cur Cursor, src criterion.Source) (*Alertmanager, error) {
 	src.Name, src.Kind = "s", criterion.AlertmanagerKind
-	return NewAlertmanager(AlertmanagerConfig{Source: src, Signals: alertSignals(), Cursor: cur, Now: w.clock, Log: zerolog.Nop()})
+	return NewAlertmanager(AlertmanagerConfig{Source: src, Signals: alertSignals(0, 0), Cursor: cur, Now: w.clock, Log: zerolog.Nop()})
 }
 
 const never = "0001-01-01T00:00:00Z"
@@ -62,6 +62,9 @@ func post(h http.Handler, body string, header ...string) int {
 	h.ServeHTTP(w, r)
 	return w.Code
 }
+
+// watchdog has fired ever since.
+var watchdog = firing("Watchdog", "", conformanceStart.Add(-time.Hour))
 
 func mustPost(t *testing.T, h http.Handler, body string) {
 	t.Helper()
@@ -113,9 +116,13 @@ var alertmanagerConformer = conformer{
 				}
 				return deliver()
 			},
-			beat: func() error {
-				w.now = w.now.Add(time.Second)
-				return send(payload("{}:{}", 0, firing("Watchdog", "", conformanceStart.Add(-time.Hour))))
+			beat: func() error { // the second lets the first go
+				var err error
+				for range 2 {
+					w.now = w.now.Add(time.Second / 2)
+					err = errors.Join(err, send(payload("{}:{}", 0, watchdog)))
+				}
+				return err
 			},
 			fail: func() error { // it fell silent, and its last word is that
 				return send(`{"version":"4","alerts":`)
@@ -163,11 +170,19 @@ func TestAlertmanagerGroups(t *testing.T) {
 		alerts = append(alerts, firing("Level", fmt.Sprintf(`,"series":"%d"`, i), after(-float64(i))))
 	}
 	alerts = append(alerts, firing("Other", "", after(-1)), firing("Watchdog", "", after(-1)), resolved("Level", `,"series":"x"`, after(-9), after(-3)))
+	w.now = after(1)
 	mustPost(t, a.Handler(out), payload("g", 0, alerts...))
-	if got := out.of("level"); len(got) != 301 {
+	if got := out.of("level"); len(got) != 301 || len(out.samples) != 301 {
 		t.Errorf("%d samples", len(got))
 	}
-	if last := out.samples[len(out.samples)-1]; last.Signal != "up_to" || !last.Time.Equal(w.now) {
+	// They come again with the heartbeat that vouches for them, were they lost.
+	out.samples = nil
+	w.now = after(2)
+	mustPost(t, a.Handler(out), payload("watch", 0, watchdog))
+	if got := out.of("level"); len(got) != 301 || len(out.samples) != 302 {
+		t.Errorf("%d samples again", len(got))
+	}
+	if last := out.samples[len(out.samples)-1]; last.Signal != "up_to" || !last.Time.Equal(after(1)) {
 		t.Errorf("the heartbeat is not last: %+v", last)
 	}
 	out.checkIdentities(t)
@@ -202,16 +217,19 @@ func TestAlertmanagerSilenceIsNoRecovery(t *testing.T) {
 	}
 }
 
-// newLateAlerts holds heartbeats back for a minute.
+// newLateAlerts holds heartbeats back for a minute and a half.
 func newLateAlerts(t *testing.T, w *world, cur Cursor) *Alertmanager {
 	t.Helper()
-	a, err := newAlerts(w, cur, criterion.Source{})
+	a, err := NewAlertmanager(AlertmanagerConfig{
+		Source: criterion.Source{Name: "s", Kind: criterion.AlertmanagerKind}, Signals: alertSignals(time.Minute, 30*time.Second),
+		Cursor: cur, Now: w.clock, Log: zerolog.Nop(),
+	})
 	mustDo(t, err)
-	a.own.AllowedLateness = time.Minute
 	return a
 }
 
-// A webhook that is not whole takes the heartbeats of the lateness before it.
+// A webhook that is not whole takes the heartbeats of the lateness before it,
+// and of max_gap around that; those of the start are taken too.
 func TestAlertmanagerVoids(t *testing.T) {
 	long := fmt.Sprintf(`,"series":%q`, strings.Repeat("x", 257))
 	for _, tc := range []struct {
@@ -257,21 +275,21 @@ func TestAlertmanagerVoids(t *testing.T) {
 			if got := len(out.of("level")); got != tc.told {
 				t.Errorf("%d samples, want %d", got, tc.told)
 			}
-			for sec := range 5 { // 220 … 300
+			for sec := range 8 { // 220 … 360
 				beat(220 + 20*float64(sec))
 			}
 			var got []string
 			for _, s := range out.of("up_to") {
 				got = append(got, fmt.Sprint(s.Time.Sub(conformanceStart).Seconds()))
 			}
-			want := "0 20 40 60 80 100 120 140 220 240"
+			want := "40 60 80 100 260"
 			if tc.want == "" {
-				want = "0 20 40 60 80 100 120 140 160 180 200 220 240"
+				want = "40 60 80 100 120 140 160 180 200 220 240 260"
 			}
 			if got := strings.Join(got, " "); got != want {
 				t.Errorf("heartbeats at %s, want %s", got, want)
 			}
-			if st := a.Stats(); st.Doubt != "" || !st.UpTo.Equal(after(240)) {
+			if st := a.Stats(); st.Doubt != "" || !st.UpTo.Equal(after(260)) {
 				t.Errorf("%+v", st)
 			}
 		})
@@ -284,21 +302,81 @@ func TestAlertmanagerRestartVoids(t *testing.T) {
 	w, out, cur := newWorld(t), &recorder{}, &memoryCursor{}
 	watch := payload("watch", 0, firing("Watchdog", "", after(-900)))
 	a := newLateAlerts(t, w, cur)
-	for sec := range 6 {
+	for sec := range 11 {
 		w.now = after(20 * float64(sec))
 		mustPost(t, a.Handler(out), watch)
 	}
 	a = newLateAlerts(t, w, cur)
-	for sec := range 5 {
-		w.now = after(120 + 20*float64(sec))
+	for sec := range 8 {
+		w.now = after(220 + 20*float64(sec))
 		mustPost(t, a.Handler(out), watch)
 	}
 	var got []float64
 	for _, s := range out.of("up_to") {
 		got = append(got, s.Time.Sub(conformanceStart).Seconds())
 	}
-	if want := []float64{0, 20, 40, 120, 140}; !slices.Equal(got, want) {
+	if want := []float64{40, 60, 80, 100, 240, 260}; !slices.Equal(got, want) {
 		t.Errorf("heartbeats at %v, want %v", got, want)
+	}
+}
+
+const alertsRegistry = `{"v":1,"sources":[{"name":"s","kind":"alertmanager","listen":"127.0.0.1:9095"}],"signals":[
+ {"name":"up_to","source":"s","unit":"1","kind":"gauge","heartbeat":"up_to","writer":"sensor/s","match":{"alertname":"Watchdog"},
+  "interval":"10s","max_staleness":"5m","coverage_floor":0.8,"max_gap":"20s","allowed_lateness":"1m","max_skew":"0s"},
+ {"name":"level","source":"s","unit":"1","kind":"event","heartbeat":"up_to","writer":"sensor/s","match":{"alertname":"Level"},
+  "interval":"10s","max_staleness":"5m","coverage_floor":0.8,"max_gap":"30s","allowed_lateness":"0s","max_skew":"0s"}]}`
+
+// Whatever loses an alert, no window that holds its beginning shows that none
+// began, wherever its edges lie; and without the loss every such window does.
+func TestAlertmanagerNoAbsenceAcrossALoss(t *testing.T) {
+	reg := mustRegistry(t, alertsRegistry)
+	open := func(w *world) *Alertmanager {
+		a, err := NewAlertmanager(AlertmanagerConfig{
+			Source: reg.Source("s"), Signals: reg.SignalsOf("s"), Cursor: &memoryCursor{}, Now: w.clock, Log: zerolog.Nop(),
+		})
+		mustDo(t, err)
+		return a
+	}
+	refused := func(body string, want int) func(*world, **Alertmanager, *recorder) {
+		return func(_ *world, a **Alertmanager, out *recorder) {
+			if got := post((*a).Handler(out), body); got != want {
+				t.Fatalf("answered %d, want %d", got, want)
+			}
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		lose func(w *world, a **Alertmanager, out *recorder)
+	}{
+		{"nothing", nil},
+		{"truncated", refused(payload("g", 1, firing("Other", "", after(595))), 200)},
+		{"truncated, with the Watchdog itself", refused(payload("g", 1, watchdog), 200)},
+		{"malformed", refused(payload("g", 0), 400)},
+		{"no broker", func(w *world, a **Alertmanager, out *recorder) {
+			out.err = errors.New("no broker")
+			refused(payload("g", 0, firing("Level", "", after(595))), 503)(w, a, out)
+		}},
+		{"a restart", func(w *world, a **Alertmanager, _ *recorder) { *a = open(w) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, out := newWorld(t), &recorder{}
+			w.now = after(0)
+			a := open(w)
+			for sec := 10; sec <= 1200; sec += 10 {
+				w.now = after(float64(sec))
+				mustPost(t, a.Handler(out), payload("watch", 0, watchdog))
+				if sec == 600 && tc.lose != nil {
+					w.now = after(600.5)
+					tc.lose(w, &a, out)
+				}
+			}
+			checkLoss(t, reg, "level", out.samples, after(540.5), after(600.5), tc.lose != nil)
+			for _, from := range []float64{100, 800} {
+				if !shownAbsent(reg, "level", out.samples, after(from), 2*time.Minute) {
+					t.Errorf("far away, the window from %v shows no absence", from)
+				}
+			}
+		})
 	}
 }
 
@@ -378,6 +456,9 @@ func TestAlertmanagerRefuses(t *testing.T) {
 		mustDo(t, os.Remove(file))
 		if got := post(h, good, "Authorization", "Bearer secret"); got != http.StatusInternalServerError {
 			t.Errorf("without its token it answered %d", got)
+		}
+		if got := a.Stats().Doubt; !strings.Contains(got, "token") {
+			t.Errorf("doubt %q", got)
 		}
 	})
 }

@@ -125,10 +125,7 @@ func ParseTime(s string) (time.Time, error) {
 	if err != nil {
 		t, err = unixTime(s)
 	}
-	if err == nil && (t.Year() < 1970 || t.Year() > 2261) {
-		err = errors.New("outside the years 1970 to 2261")
-	}
-	if err != nil {
+	if err != nil || !criterion.IsEventTime(t) {
 		return time.Time{}, fmt.Errorf("%.40q is no time: want RFC 3339, 2006-01-02 15:04:05 or Unix seconds", s)
 	}
 	return t.UTC(), nil

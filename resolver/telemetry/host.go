@@ -81,21 +81,16 @@ func (h *Host) PinBoot(c Cursor) error {
 	if id == "" || h.boot.IsZero() {
 		return nil
 	}
-	raw, err := c.Load()
-	if err != nil {
-		return err
-	}
 	var saved hostCursor
-	if raw != nil {
-		if err := json.Unmarshal(raw, &saved, json.RejectUnknownMembers(true)); err != nil || saved.V != 1 {
-			return fmt.Errorf("cursor of the host's sensor is not of version 1: %v; without it the boot time is read again", err)
-		}
+	if _, err := loadState(c, &saved, &saved.V, "cursor of the host's sensor", "the boot time is read again"); err != nil {
+		return err
 	}
 	if saved.BootID == id {
 		h.boot = saved.Boot.UTC()
 		return nil
 	}
-	if raw, err = json.Marshal(hostCursor{1, id, h.boot}); err != nil {
+	raw, err := json.Marshal(hostCursor{1, id, h.boot})
+	if err != nil {
 		return err
 	}
 	return c.Save(raw)

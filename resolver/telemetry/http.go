@@ -120,16 +120,12 @@ func door(src criterion.Source, limit int64, refuse func(w http.ResponseWriter, 
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		case <-r.Context().Done():
+			refuse(w, r, http.StatusServiceUnavailable, "too many requests at once")
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		h.ServeHTTP(w, r)
 	})
-}
-
-// refusePlainly is for protocols that leave the words open.
-func refusePlainly(w http.ResponseWriter, _ *http.Request, code int, why string) {
-	http.Error(w, why, code)
 }
 
 func authorised(r *http.Request, tokenFile string) (bool, error) {

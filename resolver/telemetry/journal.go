@@ -18,12 +18,8 @@ import (
 // ErrEntry means that a line is no journal entry in JSON.
 var ErrEntry = errors.New("malformed journal entry")
 
-const (
-	// maxJournals is how many journals are told apart that stand mixed in one.
-	maxJournals = 64
-	// maxHeld is how many marks wait for their heartbeat; the oldest go first.
-	maxHeld = 100_000
-)
+// maxJournals is how many journals are told apart that stand mixed in one.
+const maxJournals = 64
 
 // journalLoss are the MESSAGE_IDs by which journald says that it has less than
 // it was given.
@@ -69,7 +65,7 @@ func parseJournalEntry(line []byte) (journalEntry, error) {
 	us, err := strconv.ParseInt(e.one("__REALTIME_TIMESTAMP"), 10, 64)
 	e.time = time.UnixMicro(us).UTC()
 	switch {
-	case err != nil || us < 0 || e.time.Year() > 2261:
+	case err != nil || !criterion.IsEventTime(e.time):
 		return e, fmt.Errorf("%w: no __REALTIME_TIMESTAMP", ErrEntry)
 	case !isID128(e.journal) || !isID128(e.boot) || e.seq == 0:
 		return e, fmt.Errorf("%w: no identity in %.200q", ErrEntry, e.cursor)
@@ -189,60 +185,38 @@ type JournalState struct {
 //
 // A sample is identified by journal, boot and number of its entry, never by
 // time. A heartbeat is the time of an entry, of any that came where it has no
-// match. It vouches for the entries around it, so it is held back until
+// match. It vouches for the entries around it, so it is held back (hold) until
 // nothing can be found missing there any more:
 //
 //   - journald tells of messages that it suppressed up to its rate-limit
 //     interval later, once their unit speaks again;
 //   - numbers that are left out mean entries that were removed unread, or lines
 //     that could not be read.
-//
-// Around such a gap there are no heartbeats for longer than any max_gap, so
-// that no window shows an absence across it. Samples are not held back, but
-// sent again with the heartbeats that vouch for them, so that a lost batch does
-// not leave the one without the other.
 type Journal struct {
 	source  string
 	signals []criterion.Signal
-	beats   map[string]bool
 	own     *criterion.Signal // the heartbeat that any entry is, nil for none
 	spacing time.Duration     // between two marks of how far it was read
-	limit   time.Duration     // how late journald tells of suppressed messages
-	reach   time.Duration     // longer than any max_gap
 
 	last   map[string]uint64 // newest number by journal
 	prev   time.Time         // of the entry before
 	mark   time.Time         // the newest
-	until  time.Time
-	held   []heldEntry
-	cursor string // everything up to it is vouched for
-	read   string // newest entry
+	hold   hold              // with journald's rate-limit interval for lateness
+	cursor string            // everything up to it is vouched for
+	read   string            // newest entry
 
-	leftOut, gaps uint64
-	doubt         string // of the newest gap
-}
-
-// heldEntry waits for its heartbeats, which a gap removes.
-type heldEntry struct {
-	cursor  string
-	time    time.Time
-	samples []Sample
-	beats   []Sample
+	leftOut uint64
 }
 
 // NewJournal makes the reader of a journald source with its signals, which goes
 // on from a state; the zero state is a start without one.
 func NewJournal(src criterion.Source, signals []criterion.Signal, from JournalState) (*Journal, error) {
 	j := &Journal{
-		source: src.Name, beats: make(map[string]bool), last: make(map[string]uint64),
-		limit: src.RateLimit, cursor: from.Cursor, read: from.Cursor, until: from.Until,
+		source: src.Name, last: make(map[string]uint64), hold: newHold(signals, src.RateLimit),
+		spacing: criterion.OwnHeartbeat(signals).Interval / 4, cursor: from.Cursor, read: from.Cursor,
 	}
+	j.hold.until = from.Until
 	for _, s := range signals {
-		j.beats[s.Heartbeat] = true
-		j.reach = max(j.reach, s.MaxGap+1)
-		if s.IsOwnHeartbeat() {
-			j.spacing = s.Interval / 4
-		}
 		if len(s.Match) == 0 {
 			j.own = &s
 			continue
@@ -261,7 +235,7 @@ func NewJournal(src criterion.Source, signals []criterion.Signal, from JournalSt
 }
 
 // State is where a reader may resume once the samples of every Add are sent.
-func (j *Journal) State() JournalState { return JournalState{1, j.cursor, j.until} }
+func (j *Journal) State() JournalState { return JournalState{1, j.cursor, j.hold.until} }
 
 // Read is the cursor of the newest entry, "" for none.
 func (j *Journal) Read() string { return j.read }
@@ -269,15 +243,10 @@ func (j *Journal) Read() string { return j.read }
 // LeftOut counts matching entries that no sample can stand for, Gaps the places
 // at which entries are missing.
 func (j *Journal) LeftOut() uint64 { return j.leftOut }
-func (j *Journal) Gaps() uint64    { return j.gaps }
+func (j *Journal) Gaps() uint64    { return j.hold.gaps }
 
 // Doubt says why heartbeats are withheld; nothing while they are not.
-func (j *Journal) Doubt() string {
-	if j.prev.Before(j.until) {
-		return j.doubt
-	}
-	return ""
-}
+func (j *Journal) Doubt() string { return j.hold.doubt(j.prev) }
 
 // Add takes the next line, at the clock's time, and returns the samples to
 // send. ErrEntry needs no more care: the number that is missing then makes the
@@ -298,10 +267,10 @@ func (j *Journal) Add(line []byte, now time.Time) ([]Sample, error) {
 		return nil, nil
 	}
 	if slices.Contains(journalLoss, e.one("MESSAGE_ID")) {
-		j.gap(e.time.Add(-j.limit), e.time, "journald dropped messages")
+		j.gap(e.time.Add(-j.hold.lateness), e.time, "journald dropped messages")
 	}
 	j.prev = e.time
-	h := heldEntry{cursor: e.cursor, time: e.time}
+	h := held{mark: e.cursor, time: e.time}
 	for i := range j.signals {
 		j.match(&j.signals[i], &e, &h)
 	}
@@ -312,14 +281,14 @@ func (j *Journal) Add(line []byte, now time.Time) ([]Sample, error) {
 			h.beats = append(h.beats, j.sample(j.own, &e, nil, 1))
 		}
 	}
-	if e.time.Before(j.until) {
-		h.beats = nil
-	}
-	out := slices.Clone(h.samples)
 	if tick || len(h.samples) > 0 || len(h.beats) > 0 {
-		j.held = append(j.held, h)
+		j.hold.add(h)
 	}
-	return append(out, j.release(e.time)...), nil
+	due, n := j.hold.due(e.time)
+	if n > 0 {
+		j.cursor = j.hold.drop(n)
+	}
+	return slices.Concat(h.samples, due), nil
 }
 
 // follows says whether no entry is missing before e. What was read before may
@@ -337,44 +306,11 @@ func (j *Journal) follows(e *journalEntry) bool {
 
 // gap withholds the heartbeats around a time in which entries are missing.
 func (j *Journal) gap(from, to time.Time, why string) {
-	j.gaps++
-	j.doubt = fmt.Sprintf("%s between %s and %s", why, from.Format(time.RFC3339), to.Format(time.RFC3339))
-	if from.After(to) {
-		from, to = to, from
-	}
-	lo, hi := from.Add(-j.reach), to.Add(j.reach)
-	for i := range j.held {
-		if h := &j.held[i]; h.time.After(lo) && h.time.Before(hi) {
-			h.beats = nil
-		}
-	}
-	if hi.After(j.until) {
-		j.until = hi
-	}
-}
-
-// release takes what has been held for long enough by the journal's own time.
-func (j *Journal) release(now time.Time) []Sample {
-	var out []Sample
-	n := 0
-	for ; n < len(j.held); n++ {
-		h := &j.held[n]
-		due := now.Sub(h.time) >= j.limit+j.reach
-		if !due && len(j.held)-n <= maxHeld {
-			break
-		}
-		out = append(out, h.samples...)
-		if due {
-			out = append(out, h.beats...)
-		}
-		j.cursor = h.cursor
-	}
-	j.held = slices.Delete(j.held, 0, n)
-	return out
+	j.hold.gap(from, to, fmt.Sprintf("%s between %s and %s", why, from.Format(time.RFC3339), to.Format(time.RFC3339)))
 }
 
 // match adds the entry's sample of a signal, if it is one.
-func (j *Journal) match(s *criterion.Signal, e *journalEntry, h *heldEntry) {
+func (j *Journal) match(s *criterion.Signal, e *journalEntry, h *held) {
 	for field, want := range s.Match {
 		if !slices.Contains(e.values(field), want) {
 			return
@@ -407,7 +343,7 @@ func (j *Journal) match(s *criterion.Signal, e *journalEntry, h *heldEntry) {
 		return
 	}
 	sample := j.sample(s, e, labels, value)
-	if j.beats[s.Name] {
+	if j.hold.beats[s.Name] {
 		h.beats = append(h.beats, sample)
 		return
 	}

@@ -66,21 +66,11 @@ func NewJournald(cfg JournaldConfig) (*Journald, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	d := &Journald{cfg: cfg}
-	for _, s := range cfg.Signals {
-		if s.IsOwnHeartbeat() {
-			d.own = s.Name
-		}
-	}
-	raw, err := cfg.Cursor.Load()
+	d := &Journald{cfg: cfg, own: criterion.OwnHeartbeat(cfg.Signals).Name}
+	var from JournalState
+	_, err := loadState(cfg.Cursor, &from, &from.V, "cursor of source "+cfg.Source.Name, fmt.Sprintf("the journal is read from %v ago", MaxCatchUp))
 	if err != nil {
 		return nil, err
-	}
-	var from JournalState
-	if raw != nil {
-		if err := json.Unmarshal(raw, &from, json.RejectUnknownMembers(true)); err != nil || from.V != 1 {
-			return nil, fmt.Errorf("cursor of source %s is not of version 1: %v; without it the journal is read from %v ago", cfg.Source.Name, err, MaxCatchUp)
-		}
 	}
 	d.journal, err = NewJournal(cfg.Source, cfg.Signals, from)
 	return d, err
@@ -109,7 +99,7 @@ func (d *Journald) Run(ctx context.Context, out Sink) error {
 		if d.journal.Read() != before {
 			pause = journalMinPause
 		}
-		if err := wait(ctx, pause); err != nil {
+		if err := Wait(ctx, pause); err != nil {
 			return err
 		}
 		pause = min(2*pause, journalMaxPause)
@@ -252,7 +242,7 @@ func (d *Journald) send(ctx context.Context, samples []Sample, out Sink, end boo
 			return ctx.Err()
 		}
 		d.failed(err, "the broker takes nothing; the same is sent again")
-		if err := wait(ctx, pause); err != nil {
+		if err := Wait(ctx, pause); err != nil {
 			return err
 		}
 		pause = min(2*pause, journalMaxPause)
@@ -285,17 +275,6 @@ func (d *Journald) save() error {
 func (d *Journald) failed(err error, what string) {
 	d.note(func(st *AdapterStats) { st.Failed++; st.Error = err.Error() })
 	d.cfg.Log.Warn().Err(err).Str("source", d.cfg.Source.Name).Msg(what)
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // logLines logs what a child says.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -29,6 +30,9 @@ const (
 
 	otlpRetryAfter = time.Second
 
+	otlpMetrics = "/v1/metrics"
+	otlpLogs    = "/v1/logs"
+
 	protobufType = "application/x-protobuf"
 	jsonType     = "application/json"
 )
@@ -46,12 +50,20 @@ type OTLPConfig struct {
 // /v1/metrics and /v1/logs. What no signal of the registry asks for is taken
 // and passed over; of what one asks for and that cannot be a sample the number
 // and the first reason stand in the answer, as a partial success.
+//
+// Where log records are asked for, heartbeats are held back (hold) for the allowed
+// lateness of the own one, the time in which a record of before may still come.
+// Log records that were refused, each or as a request, are a gap of that lateness
+// before, and so is the time before the start of this process. Points are no such
+// gap: that a series lacks some shows in its own coverage.
 type OTLP struct {
 	tally
 	cfg     OTLPConfig
 	signals otlpSignals
-	own     string
-	decode  sync.Mutex // one request at a time is decoded
+	own     criterion.Signal // the own heartbeat
+
+	mu   sync.Mutex // held while a request is taken
+	hold hold
 }
 
 // NewOTLP makes the receiver.
@@ -59,11 +71,10 @@ func NewOTLP(cfg OTLPConfig) *OTLP {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	o := &OTLP{cfg: cfg, signals: newOTLPSignals(cfg.Source.Name, cfg.Signals)}
-	for _, s := range cfg.Signals {
-		if s.IsOwnHeartbeat() {
-			o.own = s.Name
-		}
+	o := &OTLP{cfg: cfg, signals: newOTLPSignals(cfg.Source.Name, cfg.Signals), own: criterion.OwnHeartbeat(cfg.Signals)}
+	if len(o.signals.logs) > 0 {
+		o.hold = newHold(cfg.Signals, o.own.AllowedLateness)
+		o.hold.begin(cfg.Now())
 	}
 	return o
 }
@@ -73,15 +84,19 @@ func (o *OTLP) Run(ctx context.Context, out Sink) error {
 	return serveDoor(ctx, o.cfg.Source.Listen, o.Handler(out))
 }
 
-// Handler answers 200 once the broker has what a request brought, and 503 if it
-// cannot be reached, after which the sender sends the same again.
+// Handler answers 200 once the broker has what a request brought, but for its
+// heartbeats, and 503 if it cannot be reached, after which the sender sends the
+// same again.
 func (o *OTLP) Handler(out Sink) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/v1/metrics", o.receive(out, o.metrics))
-	mux.Handle("/v1/logs", o.receive(out, o.logs))
+	mux.Handle(otlpMetrics, o.receive(out, o.metrics))
+	mux.Handle(otlpLogs, o.receive(out, o.logs))
 	refuse := func(w http.ResponseWriter, r *http.Request, code int, why string) {
 		c, _ := codecOf(r)
 		o.refuse(w, c, refusal{code: code, cause: errors.New(why)})
+		if code >= http.StatusInternalServerError { // whoever sent it was allowed to
+			o.lost(r, why)
+		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusNotFound, "want /v1/metrics or /v1/logs")
@@ -168,6 +183,7 @@ func (o *OTLP) receive(out Sink, take take) http.Handler {
 		}
 		if err != nil {
 			o.refuse(w, c, err)
+			o.lost(r, err.Error())
 			return
 		}
 		w.Header().Set("Content-Type", c.contentType)
@@ -195,24 +211,51 @@ func (o *OTLP) exchange(r *http.Request, c codec, out Sink, take take) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	o.decode.Lock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	y, resp, err := take(c, body)
-	o.decode.Unlock()
 	if err != nil {
 		return nil, refusal{code: http.StatusBadRequest, cause: fmt.Errorf("not decodable: %w", err)}
 	}
 	o.note(func(st *AdapterStats) { st.LeftOut += uint64(y.unnamed); st.Refused += uint64(y.rejected) })
 	if y.rejected > 0 {
 		o.cfg.Log.Warn().Err(y.why).Str("source", o.cfg.Source.Name).Int64("rejected", y.rejected).Msg("OTLP partly refused")
+		o.gap(r, y.why.Error())
 	}
-	if len(y.samples) > 0 {
-		if err := out.Send(r.Context(), y.samples); err != nil {
+	now := o.cfg.Now().UTC()
+	samples, beats := o.hold.split(y.samples)
+	due, n := o.hold.due(now)
+	if all := slices.Concat(samples, due); len(all) > 0 {
+		if err := out.Send(r.Context(), all); err != nil {
 			return nil, refusal{http.StatusServiceUnavailable, err, true}
 		}
+		o.sent(all, o.own.Name)
 	}
-	o.sent(y.samples, o.own)
-	o.note(func(st *AdapterStats) { st.Error = "" })
+	o.hold.drop(n)
+	for _, b := range beats {
+		o.hold.add(held{time: b.Time, beats: []Sample{b}})
+	}
+	o.note(func(st *AdapterStats) { st.Error, st.Doubt = "", o.hold.doubt(now) })
 	return c.marshal(resp)
+}
+
+// lost says that a request was not taken.
+func (o *OTLP) lost(r *http.Request, why string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.gap(r, why)
+}
+
+// gap says that log records of the lateness before now may be missing, which
+// only logs are asked for.
+func (o *OTLP) gap(r *http.Request, why string) {
+	if r.URL.Path != otlpLogs || len(o.signals.logs) == 0 {
+		return
+	}
+	now := o.cfg.Now().UTC()
+	// The sender's clock dates both records and heartbeats.
+	o.hold.gap(now.Add(-o.hold.lateness-o.own.MaxSkew), now.Add(o.own.MaxSkew), "log records were refused: "+why)
+	o.note(func(st *AdapterStats) { st.Doubt = o.hold.doubt(now) })
 }
 
 // readBody is bounded before and after decompression.

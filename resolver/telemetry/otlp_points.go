@@ -46,25 +46,21 @@ type otlpYield struct {
 	unnamed  int   // of series that no criterion can name
 }
 
-func (y *otlpYield) reject(n int, why error) {
-	y.rejected += int64(n)
-	if n > 0 && y.why == nil {
-		y.why = why
-	}
-}
-
 // otlpScope is where a point or a record stands.
 type otlpScope struct {
 	resource pcommon.Map
 	scope    pcommon.InstrumentationScope
-	id       []byte // of both, canonical
+	id       [sha256.Size]byte // of both
 }
 
-func scopeOf(resource pcommon.Resource, scope pcommon.InstrumentationScope) otlpScope {
-	id := appendMap(nil, resource.Attributes())
-	id = appendText(id, scope.Name())
-	id = appendText(id, scope.Version())
-	return otlpScope{resource.Attributes(), scope, appendMap(id, scope.Attributes())}
+// resourceID hashes what all of a resource's points share.
+func resourceID(resource pcommon.Resource) [sha256.Size]byte {
+	return sha256.Sum256(appendMap(nil, resource.Attributes()))
+}
+
+func scopeOf(resource pcommon.Resource, id [sha256.Size]byte, scope pcommon.InstrumentationScope) otlpScope {
+	own := appendText(appendText(id[:], scope.Name()), scope.Version())
+	return otlpScope{resource.Attributes(), scope, sha256.Sum256(appendMap(own, scope.Attributes()))}
 }
 
 // lookup finds what a path of the registry names: resource.attributes.K,
@@ -130,44 +126,71 @@ func otlpLabels(s *criterion.Signal, get lookup) (map[string]string, error) {
 // scope, metric and attributes, and the number in it the point's time: a point
 // sent again is the same sample, and another value at its time contradicts it.
 func (o *otlpSignals) metricSamples(md pmetric.Metrics, now time.Time) otlpYield {
-	var y otlpYield
-	series := make(map[string]string) // to the stream that this request has for it
+	t := otlpTaker{
+		source: o.source, now: now, refused: make(map[int]bool), streams: make(map[string]string), ambiguous: make(map[string]bool),
+	}
 	for _, rm := range md.ResourceMetrics().All() {
+		var resource *[sha256.Size]byte
 		for _, sm := range rm.ScopeMetrics().All() {
-			var sc otlpScope
+			var sc *otlpScope
 			for _, m := range sm.Metrics().All() {
 				signals := o.metrics[m.Name()]
-				if len(signals) > 0 && sc.id == nil {
-					sc = scopeOf(rm.Resource(), sm.Scope())
+				if len(signals) == 0 {
+					continue
 				}
-				before, most := y.rejected, y.rejected
-				for i := range signals { // a point counts once, however many ask for it
-					y.rejected = before
-					o.points(&y, &signals[i], &sc, m, now, series)
-					most = max(most, y.rejected)
+				if resource == nil {
+					id := resourceID(rm.Resource())
+					resource = &id
 				}
-				y.rejected = most
+				if sc == nil {
+					of := scopeOf(rm.Resource(), *resource, sm.Scope())
+					sc = &of
+				}
+				t.metric(signals, sc, m)
 			}
 		}
 	}
-	return y
+	return t.yield()
 }
 
-// pointsOf counts a metric's points.
-func pointsOf(m pmetric.Metric) int {
-	switch m.Type() {
-	case pmetric.MetricTypeGauge:
-		return m.Gauge().DataPoints().Len()
-	case pmetric.MetricTypeSum:
-		return m.Sum().DataPoints().Len()
-	case pmetric.MetricTypeHistogram:
-		return m.Histogram().DataPoints().Len()
-	case pmetric.MetricTypeExponentialHistogram:
-		return m.ExponentialHistogram().DataPoints().Len()
-	case pmetric.MetricTypeSummary:
-		return m.Summary().DataPoints().Len()
+// otlpTaker collects the samples of one request.
+type otlpTaker struct {
+	source    string
+	now       time.Time
+	taken     []takenPoint
+	points    int               // seen so far
+	refused   map[int]bool      // of them; each counts once, however many signals ask for it
+	why       error             // of the first
+	streams   map[string]string // by series: the one that runs into it
+	ambiguous map[string]bool   // series into which several run
+	unnamed   int
+}
+
+// takenPoint is a sample with its series and the number of its point.
+type takenPoint struct {
+	sample Sample
+	series string
+	point  int
+}
+
+func (t *otlpTaker) refuse(point int, why error) {
+	t.refused[point] = true
+	t.why = cmp.Or(t.why, why)
+}
+
+// yield leaves out the series into which several streams run: nobody can say
+// which of their points are of the series that a criterion names.
+func (t *otlpTaker) yield() otlpYield {
+	y := otlpYield{unnamed: t.unnamed}
+	for _, p := range t.taken {
+		if t.ambiguous[p.series] {
+			t.refuse(p.point, fmt.Errorf("signal %s: two series of one request become one: labels_from must tell them apart", p.sample.Signal))
+			continue
+		}
+		y.samples = append(y.samples, p.sample)
 	}
-	return 0
+	y.rejected, y.why = int64(len(t.refused)), t.why
+	return y
 }
 
 // otlpPoint is what the points of all types have.
@@ -190,66 +213,85 @@ type hasSum interface{ HasSum() bool }
 
 var errNoValue = errors.New("a point without the value")
 
-func (o *otlpSignals) points(y *otlpYield, s *criterion.Signal, sc *otlpScope, m pmetric.Metric, now time.Time, series map[string]string) {
-	if err := mismatch(s, m); err != nil {
-		y.reject(pointsOf(m), fmt.Errorf("metric %s: %w", m.Name(), err))
+// askedMetric is a metric with the signals that name it.
+type askedMetric struct {
+	name    string
+	scope   *otlpScope
+	signals []criterion.Signal
+	wrong   []error // by signal: why none of the points can be its sample
+}
+
+// value is what a signal takes of a point.
+type value func(s *criterion.Signal) (float64, error)
+
+// point takes one point for each of the signals that match it.
+func (t *otlpTaker) point(m *askedMetric, p otlpPoint, value value) {
+	t.points++
+	if p.Flags().NoRecordedValue() {
 		return
 	}
-	take := func(p otlpPoint, value float64, err error) {
-		if p.Flags().NoRecordedValue() {
-			return
-		}
-		get := func(path string) (string, bool) { return sc.lookup(path, p.Attributes()) }
+	get := func(path string) (string, bool) { return m.scope.lookup(path, p.Attributes()) }
+	for i := range m.signals {
+		s := &m.signals[i]
 		if !matches(s, get) {
-			return
+			continue
 		}
-		labels, unnamed := otlpLabels(s, get)
-		if unnamed != nil {
-			y.unnamed++
-			return
+		labels, err := otlpLabels(s, get)
+		if err != nil {
+			t.unnamed++
+			continue
 		}
-		at, timeErr := eventTime(p.Timestamp(), now)
-		if err = cmp.Or(err, timeErr); err != nil {
-			y.reject(1, fmt.Errorf("metric %s: %w", m.Name(), err))
-			return
+		series := streamOf("otlp", s.Name, labels, "")
+		stream := streamOf("otlp", s.Name, labels, string(appendMap(appendText(m.scope.id[:], m.name), p.Attributes())))
+		if other, ok := t.streams[series]; ok && other != stream {
+			t.ambiguous[series] = true
+		}
+		t.streams[series] = stream
+		at, timeErr := eventTime(p.Timestamp(), t.now)
+		v, valueErr := value(s)
+		if err := cmp.Or(m.wrong[i], valueErr, timeErr); err != nil {
+			t.refuse(t.points, fmt.Errorf("metric %s: %w", m.name, err))
+			continue
 		}
 		sample := Sample{
-			Source: o.source, Seq: uint64(p.Timestamp()), Signal: s.Name, Labels: labels, Time: at, Value: value,
-			Stream: streamOf("otlp", s.Name, labels, string(appendMap(appendText(sc.id[:len(sc.id):len(sc.id)], m.Name()), p.Attributes()))),
+			Source: t.source, Stream: stream, Seq: uint64(p.Timestamp()), Signal: s.Name, Labels: labels, Time: at, Value: v,
 		}
 		if start := p.StartTimestamp(); s.Kind == criterion.Counter && start != 0 && start <= p.Timestamp() {
 			sample.Start = start.AsTime()
 		}
-		key := streamOf("otlp", s.Name, labels, "")
-		if other, ok := series[key]; ok && other != sample.Stream {
-			y.reject(1, fmt.Errorf("metric %s: two series of one request become one: labels_from must tell them apart", m.Name()))
-			return
-		}
-		series[key] = sample.Stream
-		y.samples = append(y.samples, sample)
+		t.taken = append(t.taken, takenPoint{sample, series, t.points})
+	}
+}
+
+// metric takes the points of one metric, whatever they are.
+func (t *otlpTaker) metric(signals []criterion.Signal, sc *otlpScope, m pmetric.Metric) {
+	asked := &askedMetric{name: m.Name(), scope: sc, signals: signals, wrong: make([]error, len(signals))}
+	for i := range signals {
+		asked.wrong[i] = mismatch(&signals[i], m)
 	}
 	number := func(points pmetric.NumberDataPointSlice) {
 		for _, p := range points.All() {
-			switch p.ValueType() {
-			case pmetric.NumberDataPointValueTypeInt:
-				take(p, float64(p.IntValue()), nil)
-			case pmetric.NumberDataPointValueTypeDouble:
-				take(p, p.DoubleValue(), nil)
-			default:
-				take(p, 0, errNoValue)
-			}
+			t.point(asked, p, func(*criterion.Signal) (float64, error) {
+				switch p.ValueType() {
+				case pmetric.NumberDataPointValueTypeInt:
+					return float64(p.IntValue()), nil
+				case pmetric.NumberDataPointValueTypeDouble:
+					return p.DoubleValue(), nil
+				}
+				return 0, errNoValue
+			})
 		}
 	}
 	spread := func(p distribution) {
-		if s.Field == criterion.FieldCount {
-			take(p, float64(p.Count()), nil)
-			return
-		}
-		if h, ok := p.(hasSum); ok && !h.HasSum() {
-			take(p, 0, errNoValue)
-			return
-		}
-		take(p, p.Sum(), nil)
+		t.point(asked, p, func(s *criterion.Signal) (float64, error) {
+			if s.Field == criterion.FieldCount {
+				return float64(p.Count()), nil
+			}
+			if h, ok := p.(hasSum); ok && !h.HasSum() {
+				return 0, errNoValue
+			}
+			return p.Sum(), nil
+		})
 	}
 	switch m.Type() {
 	case pmetric.MetricTypeGauge:
@@ -310,10 +352,7 @@ func eventTime(ts pcommon.Timestamp, now time.Time) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("time %d", uint64(ts))
 	}
 	at := ts.AsTime()
-	switch ahead := at.Sub(now); {
-	case at.Year() > 2261:
-		return at, fmt.Errorf("time %d", uint64(ts))
-	case ahead > DefaultMaxAhead:
+	if ahead := at.Sub(now); ahead > DefaultMaxAhead {
 		return at, fmt.Errorf("%v ahead of this clock", ahead)
 	}
 	return at, nil
@@ -325,10 +364,14 @@ func eventTime(ts pcommon.Timestamp, now time.Time) (time.Time, error) {
 // has the same ones.
 func (o *otlpSignals) logSamples(ld plog.Logs, now time.Time) otlpYield {
 	var y otlpYield
+	if len(o.logs) == 0 {
+		return y
+	}
 	equal := make(map[[sha256.Size]byte]uint64)
 	for _, rl := range ld.ResourceLogs().All() {
+		resource := resourceID(rl.Resource())
 		for _, sl := range rl.ScopeLogs().All() {
-			sc := scopeOf(rl.Resource(), sl.Scope())
+			sc := scopeOf(rl.Resource(), resource, sl.Scope())
 			for _, r := range sl.LogRecords().All() {
 				o.record(&y, &sc, r, now, equal)
 			}
@@ -347,7 +390,10 @@ func (o *otlpSignals) record(y *otlpYield, sc *otlpScope, r plog.LogRecord, now 
 		case criterion.OTLPEventName:
 			return r.EventName(), true
 		case criterion.OTLPBody:
-			return r.Body().AsString(), r.Body().Type() == pcommon.ValueTypeStr
+			if r.Body().Type() != pcommon.ValueTypeStr {
+				return "", false
+			}
+			return r.Body().Str(), true
 		}
 		return sc.lookup(path, r.Attributes())
 	}
@@ -364,10 +410,11 @@ func (o *otlpSignals) record(y *otlpYield, sc *otlpScope, r plog.LogRecord, now 
 		ts := cmp.Or(r.Timestamp(), r.ObservedTimestamp())
 		at, err := eventTime(ts, now)
 		if err != nil {
-			y.reject(1, fmt.Errorf("log record: %w", err))
+			y.rejected++
+			y.why = cmp.Or(y.why, fmt.Errorf("log record: %w", err))
 			return
 		}
-		content := sha256.Sum256(appendRecord(appendText(sc.id[:len(sc.id):len(sc.id)], s.Name), r))
+		content := sha256.Sum256(appendRecord(appendText(sc.id[:], s.Name), r))
 		id := sha256.Sum256(binary.AppendUvarint(content[:], equal[content]))
 		equal[content]++
 		y.samples = append(y.samples, Sample{

@@ -165,7 +165,27 @@ func TestOTLPPoints(t *testing.T) {
 			points := m.SetEmptyGauge().DataPoints()
 			fill(points.AppendEmpty(), 1, time.Time{}, at).Attributes().PutStr("core", "0")
 			fill(points.AppendEmpty(), 2, time.Time{}, at).Attributes().PutStr("core", "1")
-		}, []Sample{{Value: 1}}, 1, "labels_from"},
+		}, nil, 2, "labels_from"},
+		"two series that become one, one without a value": {"gauge", `"metric":"m"`, func(m pmetric.Metric) {
+			points := m.SetEmptyGauge().DataPoints()
+			fill(points.AppendEmpty(), 1, time.Time{}, at).Attributes().PutStr("core", "0")
+			fill(points.AppendEmpty(), nil, time.Time{}, at).Attributes().PutStr("core", "1")
+		}, nil, 2, "without the value"},
+		"two of three that become one": {"gauge", `"metric":"m","labels_from":{"cpu":"attributes.cpu"}`, func(m pmetric.Metric) {
+			points := m.SetEmptyGauge().DataPoints()
+			for i, at := range []time.Time{at, at.Add(-time.Second), at} {
+				p := fill(points.AppendEmpty(), i+1, time.Time{}, at)
+				p.Attributes().PutStr("cpu", []string{"a", "a", "b"}[i])
+				p.Attributes().PutInt("core", int64(i))
+			}
+		}, []Sample{{Value: 3, Labels: map[string]string{"cpu": "b"}}}, 2, "labels_from"},
+		"one series that contradicts itself": {"gauge", `"metric":"m"`, gauge(1, 2), []Sample{{Value: 1}, {Value: 2}}, 0, ""},
+		"another unit of what matches alone": {"gauge", `"metric":"m","metric_unit":"KiBy","match":{"attributes.n":"5"}`, func(m pmetric.Metric) {
+			points := m.SetEmptyGauge().DataPoints()
+			for n := range 7 {
+				fill(points.AppendEmpty(), n, time.Time{}, at).Attributes().PutInt("n", int64(n))
+			}
+		}, nil, 1, "unit"},
 		"a series that no criterion can name": {"gauge", `"metric":"m","labels_from":{"core":"attributes.core"}`, func(m pmetric.Metric) {
 			p := fill(m.SetEmptyGauge().DataPoints().AppendEmpty(), 1, time.Time{}, at)
 			p.Attributes().PutStr("core", strings.Repeat("x", 257))
@@ -325,6 +345,29 @@ func TestOTLPRecords(t *testing.T) {
 	}
 	if split := ids(logs(other)); split[0] != first[2] {
 		t.Error("a record is another one in another request")
+	}
+}
+
+// A point counts once, however many signals ask for it, and is a sample of
+// those that can have it.
+func TestOTLPPointsCountOnce(t *testing.T) {
+	o := newOTLPSignals("app", []criterion.Signal{
+		{Name: "a", Kind: criterion.Gauge, Metric: "m", MetricUnit: "KiBy"}, {Name: "b", Kind: criterion.Gauge, Metric: "m", MetricUnit: "s"},
+		{Name: "c", Kind: criterion.Gauge, Metric: "m"}, {Name: "d", Kind: criterion.Gauge, Metric: "m", LabelsFrom: map[string]string{"n": "attributes.n"}},
+	})
+	md, m := metricOf("m")
+	points := m.SetEmptyGauge().DataPoints()
+	for n := range 3 {
+		fill(points.AppendEmpty(), n, time.Time{}, otlpNow).Attributes().PutInt("n", int64(n))
+	}
+	y := o.metricSamples(md, otlpNow)
+	if y.rejected != 3 || len(y.samples) != 3 {
+		t.Errorf("%d rejected, %+v", y.rejected, y.samples)
+	}
+	for n, s := range y.samples {
+		if s.Signal != "d" || s.Value != float64(n) || s.Labels["n"] != fmt.Sprint(n) {
+			t.Errorf("%+v", s)
+		}
 	}
 }
 
@@ -542,6 +585,104 @@ func TestOTLPSentAgain(t *testing.T) {
 	}
 	if len(seen) != 3 {
 		t.Errorf("%v", seen)
+	}
+}
+
+const otlpLogRegistry = `{"v":1,"sources":[{"name":"s","kind":"otlp","listen":"127.0.0.1:4318"}],"signals":[
+ {"name":"beat","source":"s","unit":"1","kind":"gauge","heartbeat":"beat","writer":"sensor/s","metric":"app.alive",
+  "interval":"10s","max_staleness":"5m","coverage_floor":0.8,"max_gap":"20s","allowed_lateness":"1m","max_skew":"1s"},
+ {"name":"crash","source":"s","unit":"1","kind":"event","heartbeat":"beat","writer":"sensor/s","match":{"event_name":"crash"},
+  "interval":"10s","max_staleness":"5m","coverage_floor":0.8,"max_gap":"30s","allowed_lateness":"0s","max_skew":"0s"}]}`
+
+// Whatever loses a log record at the door, no window that holds it shows that
+// there was none; what nothing asked of the logs takes nothing away.
+func TestOTLPNoAbsenceAcrossALoss(t *testing.T) {
+	reg := mustRegistry(t, otlpLogRegistry)
+	token := filepath.Join(t.TempDir(), "token")
+	mustDo(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	records := func(name string, at time.Time) []byte {
+		ld := plog.NewLogs()
+		r := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty()
+		r.SetEventName(name)
+		r.SetTimestamp(pcommon.NewTimestampFromTime(at))
+		raw, err := plogotlp.NewExportRequestFromLogs(ld).MarshalProto()
+		mustDo(t, err)
+		return raw
+	}
+	type act struct {
+		path, contentType string
+		body              []byte
+		broker            error
+		token             bool // is there
+		status            int
+	}
+	logs := func(a act) act { a.path, a.contentType, a.token = otlpLogs, protobufType, true; return a }
+	for _, tc := range []struct {
+		name string
+		act
+		lost bool
+	}{
+		{"a record of something else", logs(act{body: records("start", after(580)), status: 200}), false},
+		{"a record without a time", logs(act{body: records("crash", time.Unix(0, 0)), status: 200}), true},
+		{"a record far ahead", logs(act{body: records("crash", after(900)), status: 200}), true},
+		{"something else far ahead", logs(act{body: records("start", after(900)), status: 200}), false},
+		{"not decodable", logs(act{body: []byte("x"), status: 400}), true},
+		{"too large", logs(act{body: make([]byte, MaxOTLPBody+1), status: 413}), true},
+		{"another type", act{path: otlpLogs, contentType: "text/plain", token: true, status: 415}, true},
+		{"no broker", logs(act{body: records("crash", after(580)), broker: ErrNotConnected, status: 503}), true},
+		{"the token cannot be read", act{path: otlpLogs, contentType: protobufType, status: 500}, true},
+		{"metrics, not decodable", act{path: otlpMetrics, contentType: protobufType, body: []byte("x"), token: true, status: 400}, false},
+		{"traces", act{path: "/v1/traces", contentType: protobufType, token: true, status: 404}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			src, now, out := reg.Source("s"), after(0), &recorder{}
+			src.TokenFile = token
+			o := NewOTLP(OTLPConfig{Source: src, Signals: reg.SignalsOf("s"), Now: func() time.Time { return now }, Log: zerolog.Nop()})
+			h := o.Handler(out)
+			post := func(a act) {
+				t.Helper()
+				req := httptest.NewRequest(http.MethodPost, a.path, bytes.NewReader(a.body))
+				req.Header.Set("Content-Type", a.contentType)
+				req.Header.Set("Authorization", "Bearer secret")
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, req)
+				if w.Code != a.status {
+					t.Fatalf("%s: status %d, want %d", a.path, w.Code, a.status)
+				}
+			}
+			for sec := 10; sec <= 1200; sec += 10 {
+				now = after(float64(sec))
+				md, m := metricOf("app.alive")
+				fill(m.SetEmptyGauge().DataPoints().AppendEmpty(), 1, time.Time{}, now)
+				raw, err := pmetricotlp.NewExportRequestFromMetrics(md).MarshalProto()
+				mustDo(t, err)
+				post(act{path: otlpMetrics, contentType: protobufType, body: raw, status: 200})
+				if sec != 600 {
+					continue
+				}
+				now = after(600.5)
+				out.err = tc.broker
+				if !tc.token {
+					mustDo(t, os.Rename(token, token+".away"))
+				}
+				post(tc.act)
+				if !tc.token {
+					mustDo(t, os.Rename(token+".away", token))
+				}
+				if got := o.Stats().Doubt; (got != "") != tc.lost {
+					t.Errorf("doubt %q", got)
+				}
+			}
+			checkLoss(t, reg, "crash", out.samples, after(540.5), after(600.5), tc.lost)
+			for _, from := range []float64{100, 800} {
+				if !shownAbsent(reg, "crash", out.samples, after(from), 2*time.Minute) {
+					t.Errorf("far away, the window from %v shows no absence", from)
+				}
+			}
+			if st := o.Stats(); st.Doubt != "" || !st.UpTo.Equal(after(1100)) { // 1200 less a minute and 30 s
+				t.Errorf("%+v", st)
+			}
+		})
 	}
 }
 

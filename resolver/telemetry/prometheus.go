@@ -77,12 +77,7 @@ func NewPrometheus(cfg PrometheusConfig) (*Prometheus, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	p := &Prometheus{cfg: cfg, steps: maxReadSteps, said: map[string]bool{}}
-	for _, s := range cfg.Signals {
-		if s.IsOwnHeartbeat() {
-			p.own = s.Name
-		}
-	}
+	p := &Prometheus{cfg: cfg, own: criterion.OwnHeartbeat(cfg.Signals).Name, steps: maxReadSteps, said: map[string]bool{}}
 	transport, err := newTransport(cfg.Source)
 	if err != nil {
 		return nil, err
@@ -108,16 +103,12 @@ type promCursor struct {
 }
 
 func (p *Prometheus) load() error {
-	raw, err := p.cfg.Cursor.Load()
-	if err != nil || raw == nil {
-		return err
-	}
 	var c promCursor
-	if err := json.Unmarshal(raw, &c, json.RejectUnknownMembers(true)); err != nil || c.V != 1 {
-		return fmt.Errorf("cursor of source %s is not of version 1: %v; without it the next read starts now", p.cfg.Source.Name, err)
+	found, err := loadState(p.cfg.Cursor, &c, &c.V, "cursor of source "+p.cfg.Source.Name, "the next read starts now")
+	if found {
+		p.upTo = c.UpTo.UTC()
 	}
-	p.upTo = c.UpTo.UTC()
-	return nil
+	return err
 }
 
 // Run implements Adapter.
@@ -132,12 +123,8 @@ func (p *Prometheus) Run(ctx context.Context, out Sink) error {
 			p.cfg.Log.Warn().Err(err).Str("source", p.cfg.Source.Name).Time("up_to", p.upTo).Msg("the read failed; its range is read again")
 		}
 		due := p.grid(p.cfg.Now()).Add(step)
-		wait := time.NewTimer(due.Add(p.cfg.Source.QueryOffset).Sub(p.cfg.Now()))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return ctx.Err()
-		case <-wait.C:
+		if err := Wait(ctx, due.Add(p.cfg.Source.QueryOffset).Sub(p.cfg.Now())); err != nil {
+			return err
 		}
 	}
 }

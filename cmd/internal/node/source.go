@@ -30,6 +30,13 @@ func (c fileCursor) Load() ([]byte, error) {
 
 func (c fileCursor) Save(raw []byte) error { return durable.WriteFile(string(c), raw, 0o600) }
 
+// wholeFile is the cursor of a file, which is read whole each time: it says
+// nothing of where the source itself was read up to.
+type wholeFile struct{}
+
+func (wholeFile) Load() ([]byte, error) { return nil, nil }
+func (wholeFile) Save([]byte) error     { return nil }
+
 // sourceCursor is where the source's sensor keeps its state.
 func sourceCursor(dir Dir, name string) (fileCursor, error) {
 	return fileCursor(filepath.Join(dir.Telemetry(), name+".json")), os.MkdirAll(dir.Telemetry(), 0o700)
@@ -41,12 +48,15 @@ func newAdapter(dir Dir, reg *criterion.Registry, name string, cfg TelemetryConf
 	if len(signals) == 0 {
 		return nil, fmt.Errorf("%w: %s names no source %q; it has %v", ErrSource, dir.Registry(), name, reg.Sources())
 	}
+	if cfg.Input != nil {
+		if src.Kind != criterion.JournaldKind {
+			return nil, fmt.Errorf("%w: %q is of kind %s; only a journald source can be read from a file", ErrSource, name, src.Kind)
+		}
+		return telemetry.NewJournald(telemetry.JournaldConfig{Source: src, Signals: signals, Cursor: wholeFile{}, Input: cfg.Input, Log: cfg.Log})
+	}
 	cursor, err := sourceCursor(dir, name)
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Input != nil && src.Kind != criterion.JournaldKind {
-		return nil, fmt.Errorf("%w: %q is of kind %s; only a journald source can be read from a file", ErrSource, name, src.Kind)
 	}
 	log := cfg.Log
 	switch src.Kind {
@@ -55,7 +65,7 @@ func newAdapter(dir Dir, reg *criterion.Registry, name string, cfg TelemetryConf
 	case criterion.AlertmanagerKind:
 		return telemetry.NewAlertmanager(telemetry.AlertmanagerConfig{Source: src, Signals: signals, Cursor: cursor, Log: log})
 	case criterion.JournaldKind:
-		return telemetry.NewJournald(telemetry.JournaldConfig{Source: src, Signals: signals, Cursor: cursor, Input: cfg.Input, Log: log})
+		return telemetry.NewJournald(telemetry.JournaldConfig{Source: src, Signals: signals, Cursor: cursor, Log: log})
 	case criterion.OTLPKind:
 		return telemetry.NewOTLP(telemetry.OTLPConfig{Source: src, Signals: signals, Log: log}), nil
 	}
@@ -66,8 +76,7 @@ func newAdapter(dir Dir, reg *criterion.Registry, name string, cfg TelemetryConf
 func adapted(reg *criterion.Registry) []string {
 	var out []string
 	for _, name := range reg.Sources() {
-		switch reg.Source(name).Kind {
-		case criterion.PrometheusKind, criterion.AlertmanagerKind, criterion.JournaldKind, criterion.OTLPKind:
+		if reg.Source(name).Kind.HasAdapter() {
 			out = append(out, name)
 		}
 	}
