@@ -1,18 +1,25 @@
 package resolver
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/rs/zerolog"
 
 	"assay/events"
 	"assay/ledger"
 )
 
-// countingFold tells at every third record of an agent how many there were.
+// countingFold tells at every third record of an agent how many there were, but for
+// one number that it has no bytes for.
 type countingFold struct {
 	rules string
+	mute  int
 	n     int
 	seen  []ledger.Seq // by this fold, whatever was restored
 	saved string       // what Restore got
@@ -34,6 +41,9 @@ func (f *countingFold) Apply(rec ledger.Record) ([]Emission, error) {
 	}
 	if f.n++; f.n%3 != 0 {
 		return nil, nil
+	}
+	if f.n == f.mute {
+		return nil, fmt.Errorf("%w: %d", ErrUnencodable, f.n)
 	}
 	d := &events.RollbackTriggered{CanaryID: fmt.Sprint("c", f.n), Rule: "operator", Reason: "counted"}
 	id := events.DerivedID(d.Type(), d.CanaryID).String()
@@ -103,5 +113,44 @@ func TestFoldBeside(t *testing.T) {
 	}
 	if s.Differed() != 0 {
 		t.Errorf("%d differed", s.Differed())
+	}
+}
+
+// TestWhatCannotBeSaidStopsNothing: an event without bytes is counted and logged,
+// and those before and behind it are published. Any other error still stops.
+func TestWhatCannotBeSaidStopsNothing(t *testing.T) {
+	blobs, m := make(memoryBlobs), newMemory(t)
+	var log bytes.Buffer
+	s := stateOf(t, m, blobs, testRegistry(t), filepath.Join(t.TempDir(), "state"))
+	s.cfg.Log = zerolog.New(&log)
+	s.cfg.Beside = func() Companion { return &countingFold{rules: "one", mute: 6} }
+	s.reset()
+	for range 9 {
+		m.now++
+		m.book.add(m.now, "agent/piper", &events.GateChosen{Action: "KNOW"})
+	}
+	m.sign()
+	if ok, err := s.Advance(t.Context()); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	var told []string
+	for i, body := range m.book.bodies {
+		rec, err := ledger.ParseRecord(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Principal == "resolver/main" {
+			ev, err := events.Decode(rec.Event)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told = append(told, fmt.Sprint(i+1, " ", ev.Data.(*events.RollbackTriggered).CanaryID))
+		}
+	}
+	if !slices.Equal(told, []string{"10 c3", "11 c9"}) || s.Unsaid() != 1 {
+		t.Errorf("%q, %d unsaid", told, s.Unsaid())
+	}
+	if got := log.String(); strings.Count(got, ErrUnencodable.Error()) != 1 || !strings.Contains(got, `"seq":6`) {
+		t.Error(got)
 	}
 }

@@ -282,7 +282,7 @@ func TestPredictionLifecycle(t *testing.T) {
 	amend("engine", first, "engine", "refuted")
 	first = l.NextID()
 	l.Put(resolver, prod, resolved("note", "confirmed"))
-	l.Advance(view.AmendableFor + time.Minute)
+	l.Advance(events.AmendableFor + time.Minute)
 	amend("note", first, "late_telemetry", "refuted")
 	amend("open", first, "late_telemetry", "refuted") // of nothing
 	l.Put(resolver, prod, resolved("nobody", "confirmed"))
@@ -398,7 +398,7 @@ func TestAmendedInTime(t *testing.T) {
 		first := l.NextID()
 		l.Put(resolver, prod, resolved(id, "confirmed"), ledgertest.At(start))
 		l.Advance(30 * 24 * time.Hour)
-		cut := start.Add(view.AmendableFor)
+		cut := start.Add(events.AmendableFor)
 		if id == "late" {
 			cut = cut.Add(1)
 		}
