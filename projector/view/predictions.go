@@ -99,6 +99,10 @@ func (r *Resolution) KnownAt() ledger.Seq {
 // left the prediction unknown.
 func (r *Resolution) IsReport() bool { return r.Resolver.IsReport() }
 
+// decides says that an amendment in time changes what the prediction is scored by:
+// another engine's opinion and a report do not.
+func (r *Resolution) decides() bool { return r.Cause != causeEngine && r.Cause != causeReport }
+
 // Verdicts and states.
 const (
 	VerdictConfirmed  = "confirmed"
@@ -278,12 +282,11 @@ func amend(b *projector.Batch, p *Prediction, r *projector.Record, d *events.Pre
 		return
 	}
 	p.LastChange = r.Event.ID
-	switch d.Cause {
-	case causeEngine:
-	case causeReport:
-		p.State, p.Report = stateAmended, &a
-	default:
+	switch {
+	case a.decides():
 		p.State, p.Amendment, p.Report = stateAmended, &a, nil
+	case a.Cause == causeReport:
+		p.State, p.Report = stateAmended, &a
 	}
 }
 
