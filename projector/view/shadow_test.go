@@ -636,3 +636,50 @@ func TestCanaries(t *testing.T) {
 		}
 	})
 }
+
+// TestCanariesGoByTheCut: the resolver was down while the operator went on, and
+// says afterwards what had happened before.
+func TestCanariesGoByTheCut(t *testing.T) {
+	l := ledgertest.New()
+	start := func(id string) {
+		l.Put(operator, prod, &events.CanaryStarted{CanaryID: id, Policy: "p", Actions: []events.CanaryAction{{Tool: "x", Reversible: true}}, CapPerWeek: 5, Criteria: []events.CanaryCriterion{{Metric: "correctness_violation"}}})
+	}
+	callIt := func(id string) { l.Put(dispatcher, "canary", call(id, "x")) }
+	end := func(id string) { l.Put(operator, prod, &events.CanaryEnded{CanaryID: id, Reason: "accepted"}) }
+	roll := func(who, id, rule string, cut uint64) {
+		l.Put(who, prod, &events.RollbackTriggered{CanaryID: id, Rule: rule, Reason: "because", CutSeq: &cut})
+	}
+	start("z") // 1
+	callIt("1")
+	callIt("2") // 3: breaks z's bounds
+	end("z")    // 4: it is over already
+	start("y")  // 5
+	callIt("3") // 6
+	callIt("2") // 7: nothing new, whichever canary runs
+	start("x")  // 8: while y runs, as it seems
+	callIt("4") // 9
+	end("x")    // 10
+	start("w")  // 11: x, which ran behind y, is over
+	callIt("5") // 12
+	roll(resolver, "z", "action_after_rollback", 9)
+	roll(resolver, "z", "action_not_listed", 3)
+	roll(resolver, "y", "action_not_listed", 6)
+	roll(operator, "w", "operator", 2) // a person decides now, whatever record is named
+	fold(t, l, func(s *projector.State) {
+		var got []string
+		err := view.ListCanaries(s, func(c *view.Canary) error {
+			got = append(got, fmt.Sprintf("%s %s@%d %v %d", c.CanaryID, c.State, c.RolledBack, c.Ended != nil, c.Executed))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"z rolled_back@3 false 2", "y rolled_back@6 false 1", "x ended@0 true 1", "w rolled_back@16 false 1"}; !slices.Equal(got, want) {
+			t.Errorf("%q\nwant %q", got, want)
+		}
+		z := must[*view.FoundCanary](t)(view.GetCanary(s, "z"))
+		if len(z.Triggered) != 2 || *z.Triggered[0].CutSeq != 3 || *z.Triggered[1].CutSeq != 9 {
+			t.Errorf("%+v", z.Triggered)
+		}
+	})
+}
