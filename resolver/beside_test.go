@@ -15,11 +15,12 @@ import (
 	"assay/ledger"
 )
 
-// countingFold tells at every third record of an agent how many there were, but for
-// one number that it has no bytes for.
+// countingFold tells at every third record of an agent how many there were. For one
+// number it has no bytes, and another it tells in a way that no intake takes.
 type countingFold struct {
 	rules string
 	mute  int
+	rude  int
 	n     int
 	seen  []ledger.Seq // by this fold, whatever was restored
 	saved string       // what Restore got
@@ -46,6 +47,9 @@ func (f *countingFold) Apply(rec ledger.Record) ([]Emission, error) {
 		return nil, fmt.Errorf("%w: %d", ErrUnencodable, f.n)
 	}
 	d := &events.RollbackTriggered{CanaryID: fmt.Sprint("c", f.n), Rule: "operator", Reason: "counted"}
+	if f.n == f.rude {
+		d.Rule = "no such rule"
+	}
 	id := events.DerivedID(d.Type(), d.CanaryID).String()
 	raw, err := events.Encode(&events.Event{
 		ID: id, Source: "test", Type: d.Type(), Time: events.FormatTime(rec.RecordedAt), DataSchema: events.DataSchema(d.Type(), 1), Data: d,
@@ -116,16 +120,16 @@ func TestFoldBeside(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeSaidStopsNothing: an event without bytes is counted and logged,
-// and those before and behind it are published. Any other error still stops.
+// TestWhatCannotBeSaidStopsNothing: an event of the companion without bytes, or one
+// that is refused, is counted and logged, and those before and behind it are published.
 func TestWhatCannotBeSaidStopsNothing(t *testing.T) {
 	blobs, m := make(memoryBlobs), newMemory(t)
 	var log bytes.Buffer
 	s := stateOf(t, m, blobs, testRegistry(t), filepath.Join(t.TempDir(), "state"))
 	s.cfg.Log = zerolog.New(&log)
-	s.cfg.Beside = func() Companion { return &countingFold{rules: "one", mute: 6} }
+	s.cfg.Beside = func() Companion { return &countingFold{rules: "one", mute: 6, rude: 9} }
 	s.reset()
-	for range 9 {
+	for range 12 {
 		m.now++
 		m.book.add(m.now, "agent/piper", &events.GateChosen{Action: "KNOW"})
 	}
@@ -147,10 +151,12 @@ func TestWhatCannotBeSaidStopsNothing(t *testing.T) {
 			told = append(told, fmt.Sprint(i+1, " ", ev.Data.(*events.RollbackTriggered).CanaryID))
 		}
 	}
-	if !slices.Equal(told, []string{"10 c3", "11 c9"}) || s.Unsaid() != 1 {
+	if !slices.Equal(told, []string{"13 c3", "14 c12"}) || s.Unsaid() != 2 {
 		t.Errorf("%q, %d unsaid", told, s.Unsaid())
 	}
-	if got := log.String(); strings.Count(got, ErrUnencodable.Error()) != 1 || !strings.Contains(got, `"seq":6`) {
-		t.Error(got)
+	for seq, want := range map[int]error{6: ErrUnencodable, 9: ErrRefused} {
+		if got := log.String(); strings.Count(got, want.Error()) != 1 || strings.Count(got, fmt.Sprintf(`"seq":%d,`, seq)) != 1 {
+			t.Errorf("%v at %d:\n%s", want, seq, got)
+		}
 	}
 }

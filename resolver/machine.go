@@ -76,6 +76,7 @@ type Emission struct {
 	// event's one reference is its SHA-256. It is stored before the event is
 	// published.
 	Manifest []byte
+	beside   bool // of the companion: what the intake refuses of it stops nothing
 }
 
 // Machine folds records into emissions. It is not safe for concurrent use, and

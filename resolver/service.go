@@ -73,7 +73,8 @@ type ServiceConfig struct {
 type Companion interface {
 	// Apply takes the next record, as Machine.Apply does. After ErrUnencodable it
 	// stands behind the record as well, and what came beside the error is published:
-	// one event that cannot be said silences no other.
+	// one event that cannot be said silences no other. Nor does one that the intake
+	// refuses.
 	Apply(ledger.Record) ([]Emission, error)
 	// Rules names what Apply does; a state that other rules made is not restored.
 	Rules() string
@@ -236,8 +237,9 @@ func (s *Service) Differed() uint64 { return s.differed.Load() }
 // Skipped counts records that do not decode; they have no effect but on time.
 func (s *Service) Skipped() uint64 { return s.skipped.Load() }
 
-// Unsaid counts what the fold beside the machine called for and could not be
-// encoded, since the start or, where that folded from record 1, in all.
+// Unsaid counts what the fold beside the machine called for and is not written, for
+// it could not be encoded or was refused; since the start or, where that folded from
+// record 1, in all.
 func (s *Service) Unsaid() uint64 { return s.unsaid.Load() }
 
 // Run folds the ledger up to each new checkpoint and publishes what that calls
@@ -472,9 +474,11 @@ func (s *Service) fold(rec ledger.Record) ([]Emission, error) {
 	}
 	more, err := s.beside.Apply(rec)
 	if errors.Is(err, ErrUnencodable) {
-		s.unsaid.Add(1)
-		s.cfg.Log.Error().Err(err).Uint64("seq", uint64(rec.Seq)).Msg("what this record calls for is not written")
+		s.leaveUnsaid(rec.Seq, err)
 		err = nil
+	}
+	for i := range more {
+		more[i].beside = true
 	}
 	return append(emissions, more...), err
 }
@@ -568,6 +572,8 @@ func (s *Service) send(ctx context.Context, list []Emission) (left []Emission, a
 		case err == nil:
 		case errors.Is(err, ErrConflict):
 			s.differs(e)
+		case errors.Is(err, ErrRefused) && e.beside:
+			s.leaveUnsaid(e.Cut, fmt.Errorf("publish %s %s: %w", e.Type, e.ID, err))
 		case errors.Is(err, ErrRefused):
 			return nil, permanent{fmt.Errorf("publish %s %s: %w", e.Type, e.ID, err)}
 		default:
@@ -575,6 +581,12 @@ func (s *Service) send(ctx context.Context, list []Emission) (left []Emission, a
 		}
 	}
 	return left, again
+}
+
+// leaveUnsaid goes on without what the companion called for at a record.
+func (s *Service) leaveUnsaid(cut ledger.Seq, err error) {
+	s.unsaid.Add(1)
+	s.cfg.Log.Error().Err(err).Uint64("seq", uint64(cut)).Msg("what this record calls for is not written")
 }
 
 func (s *Service) differs(e Emission) {

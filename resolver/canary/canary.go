@@ -120,8 +120,8 @@ type rollout struct {
 	Over      string               `json:"over,omitzero"` // AfterEnd or AfterRollback, what a call is from now on
 	ThisWeek  int64                `json:"this_week"`
 	Told      []string             `json:"told"` // rules that brought a rollback.triggered
-	// Windows are those of Start.Criteria, in their order; without metrics that
-	// take none they stay empty.
+	// Windows are those of Start.Criteria, in their order; that of a
+	// correctness_violation stays empty.
 	Windows []window `json:"windows"`
 	// Promises are found by the event id of their resolution or, once they have
 	// one, of their last change.
@@ -151,8 +151,7 @@ type promise struct {
 	Cut     time.Time  `json:"cut,omitzero"` // of the first verdict
 }
 
-// remember is how long a call is known at least: who says anything of it later
-// speaks of a call that nobody knows.
+// remember is how long a call is known at least.
 const remember = 30 * 24 * time.Hour
 
 // New is a fold before record 1.

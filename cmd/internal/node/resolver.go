@@ -133,7 +133,7 @@ type ResolverStatus struct {
 	Applied  ledger.Seq `json:"applied"`  // last record folded
 	Differed uint64     `json:"differed"` // stored events that this build would write otherwise
 	Skipped  uint64     `json:"skipped"`  // records that do not decode
-	Unsaid   uint64     `json:"unsaid"`   // events that were called for and cannot be encoded, since the start
+	Unsaid   uint64     `json:"unsaid"`   // rollbacks that were called for and cannot be encoded or were refused, since the start
 	// The rest is of when it was last caught up with a checkpoint: ledger time,
 	// how many predictions are not settled, when the first of them was recorded,
 	// how many are settled and amendable, how many segments had samples that came
