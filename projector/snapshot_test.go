@@ -72,7 +72,7 @@ func TestSnapshot(t *testing.T) {
 	}
 	tampered := mustOpen(t, paths[1]+"/store")
 	b := tampered.NewBatch()
-	b.Put([]byte("s/claims/2/c\x00production\x00forged"), []byte(`{}`))
+	b.Put([]byte("s/claims/3/c\x00production\x00forged"), []byte(`{}`))
 	if err := b.Commit(true); err != nil {
 		t.Fatal(err)
 	}

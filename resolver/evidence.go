@@ -8,6 +8,7 @@ import (
 	"sort"
 	"time"
 
+	"assay/events"
 	"assay/ledger"
 	"assay/resolver/criterion"
 )
@@ -53,7 +54,7 @@ const (
 	horizon = criterion.MaxWindow + 24*time.Hour
 	// maxKept is how far back they are remembered for predictions that may still
 	// be amended: a baseline and a window before that.
-	maxKept = 2*criterion.MaxWindow + AmendableFor + 24*time.Hour
+	maxKept = 2*criterion.MaxWindow + events.AmendableFor + 24*time.Hour
 )
 
 // sealed is what the fold keeps of a telemetry.sealed record.

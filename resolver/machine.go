@@ -24,10 +24,6 @@ var (
 // engine: a resolution already in the ledger can then only be amended.
 const Engine = "criterion/3"
 
-// AmendableFor is how long after it was settled, by ledger time, a prediction is
-// amended.
-const AmendableFor = 7 * 24 * time.Hour
-
 // State is where a prediction stands.
 type State int8
 
@@ -80,6 +76,7 @@ type Emission struct {
 	// event's one reference is its SHA-256. It is stored before the event is
 	// published.
 	Manifest []byte
+	beside   bool // of the companion: what the intake refuses of it stops nothing
 }
 
 // Machine folds records into emissions. It is not safe for concurrent use, and
@@ -87,7 +84,7 @@ type Emission struct {
 //
 // A prediction that is settled stays for a while. Until its window has closed
 // it keeps the series that it watches, so that an early verdict is looked at
-// once more with all that the window held; then, until AmendableFor has passed,
+// once more with all that the window held; then, until events.AmendableFor has passed,
 // only its place on the shelves of its series, where late samples find it.
 type Machine struct {
 	cfg        MachineConfig
@@ -140,7 +137,7 @@ func (m *Machine) Seq() ledger.Seq { return m.seq }
 // Skipped counts records that do not decode; they have no effect but on time.
 func (m *Machine) Skipped() int { return m.skipped }
 
-// TooLate counts sealed segments with samples more than AmendableFor older than
+// TooLate counts sealed segments with samples more than events.AmendableFor older than
 // ledger time: what was settled longer ago is not amended by them.
 func (m *Machine) TooLate() int { return m.tooLate }
 
@@ -379,7 +376,7 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 	if m.hold != nil && !mark.Before(m.hold.at) {
 		m.hold = nil
 	}
-	if d.Earliest != nil && earliest.Before(m.now.Add(-AmendableFor)) {
+	if d.Earliest != nil && earliest.Before(m.now.Add(-events.AmendableFor)) {
 		m.tooLate++
 	}
 	if src.watched == 0 && (src.shelved == 0 || !seg.earliest.Before(src.shelfEnd)) {

@@ -114,9 +114,9 @@ func (n *news) pinned(id string) (sha256 string, ok bool) {
 
 // isFinal says that a stored resolution stands for good, so that its prediction
 // need not be evaluated again: it is none that this engine amends, or the ledger
-// has what was called for at records more than AmendableFor later, and so all
+// has what was called for at records more than events.AmendableFor later, and so all
 // that could have been called for in between.
 func (n *news) isFinal(resolvedID string) bool {
 	k, ok := n.known[uuidOf(resolvedID)]
-	return ok && (k.final || !n.stepped && n.reached.After(k.cut.Add(AmendableFor)))
+	return ok && (k.final || !n.stepped && events.TooLate(k.cut, n.reached))
 }

@@ -5,6 +5,7 @@ import (
 	"sort"
 	"time"
 
+	"assay/events"
 	"assay/resolver/criterion"
 )
 
@@ -49,7 +50,7 @@ func (m *Machine) settleDown(p *prediction) {
 	m.past[p.key] = p
 	p.ignore()
 	p.state = Settled
-	m.schedule(p, m.now.Add(AmendableFor))
+	m.schedule(p, m.now.Add(events.AmendableFor))
 	if p.closing == 0 {
 		m.shelve(p)
 	} else {

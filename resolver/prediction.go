@@ -32,7 +32,7 @@ type prediction struct {
 	registry   *criterion.Registry
 	state      State
 	reports    []report  // what operators said, one for each verdict
-	deadline   time.Time // execute_by, expires_after, or the end of AmendableFor
+	deadline   time.Time // execute_by, expires_after, or the end of events.AmendableFor
 
 	criterion criterion.Criterion // of raw; zero on the shelves
 	watches   []*watch            // one a clause, as in criterion

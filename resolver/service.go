@@ -25,6 +25,9 @@ var (
 	ErrBroken = errors.New("broken ledger")
 	// ErrRolledBack means that the checkpoint lies before what was read already.
 	ErrRolledBack = errors.New("checkpoint went back")
+	// ErrUnencodable means that what a companion calls for has no bytes. The service
+	// goes on without it.
+	ErrUnencodable = errors.New("event that cannot be encoded")
 )
 
 // DefaultSource is the CloudEvents source of what a resolver writes.
@@ -69,7 +72,10 @@ type ServiceConfig struct {
 // Companion is what the service needs of a fold that runs beside its machine. Like
 // the machine it depends on the ledger alone.
 type Companion interface {
-	// Apply takes the next record, as Machine.Apply does.
+	// Apply takes the next record, as Machine.Apply does. After ErrUnencodable it
+	// stands behind the record as well, and what came beside the error is published:
+	// one event that cannot be said silences no other. Nor does one that the intake
+	// refuses.
 	Apply(ledger.Record) ([]Emission, error)
 	// Rules names what Apply does; a state that other rules made is not restored.
 	Rules() string
@@ -113,6 +119,7 @@ type Service struct {
 	applied  atomic.Uint64
 	differed atomic.Uint64
 	skipped  atomic.Uint64
+	unsaid   atomic.Uint64
 	stats    atomic.Pointer[Stats]
 }
 
@@ -124,7 +131,7 @@ type Stats struct {
 	// first of them was recorded; zero without any.
 	Open   int
 	Oldest time.Time
-	// Amendable counts the predictions settled within AmendableFor.
+	// Amendable counts the predictions settled within events.AmendableFor.
 	Amendable int
 	// TooLate counts the segments with samples that came too late to amend
 	// anything.
@@ -195,6 +202,7 @@ func (s *Service) reset() {
 	s.bodies, s.pending, s.pendingBytes = nil, nil, 0
 	s.applied.Store(0)
 	s.skipped.Store(0)
+	s.unsaid.Store(0)
 	s.news = newNews()
 	for _, sealer := range s.sealers {
 		sealer.resume(cursor{})
@@ -230,6 +238,11 @@ func (s *Service) Differed() uint64 { return s.differed.Load() }
 
 // Skipped counts records that do not decode; they have no effect but on time.
 func (s *Service) Skipped() uint64 { return s.skipped.Load() }
+
+// Unsaid counts what the fold beside the machine called for and is not written, for
+// it could not be encoded or was refused; since the start or, where that folded from
+// record 1, in all.
+func (s *Service) Unsaid() uint64 { return s.unsaid.Load() }
 
 // Run folds the ledger up to each new checkpoint and publishes what that calls
 // for, and seals once it has caught up. It ends with ctx, whose error it
@@ -462,6 +475,13 @@ func (s *Service) fold(rec ledger.Record) ([]Emission, error) {
 		return emissions, err
 	}
 	more, err := s.beside.Apply(rec)
+	if errors.Is(err, ErrUnencodable) {
+		s.leaveUnsaid(rec.Seq, err)
+		err = nil
+	}
+	for i := range more {
+		more[i].beside = true
+	}
 	return append(emissions, more...), err
 }
 
@@ -554,6 +574,8 @@ func (s *Service) send(ctx context.Context, list []Emission) (left []Emission, a
 		case err == nil:
 		case errors.Is(err, ErrConflict):
 			s.differs(e)
+		case errors.Is(err, ErrRefused) && e.beside:
+			s.leaveUnsaid(e.Cut, fmt.Errorf("publish %s %s: %w", e.Type, e.ID, err))
 		case errors.Is(err, ErrRefused):
 			return nil, permanent{fmt.Errorf("publish %s %s: %w", e.Type, e.ID, err)}
 		default:
@@ -561,6 +583,12 @@ func (s *Service) send(ctx context.Context, list []Emission) (left []Emission, a
 		}
 	}
 	return left, again
+}
+
+// leaveUnsaid goes on without what the companion called for at a record.
+func (s *Service) leaveUnsaid(cut ledger.Seq, err error) {
+	s.unsaid.Add(1)
+	s.cfg.Log.Error().Err(err).Uint64("seq", uint64(cut)).Msg("what this record calls for is not written")
 }
 
 func (s *Service) differs(e Emission) {

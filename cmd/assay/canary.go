@@ -3,12 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/url"
 
 	"github.com/go-json-experiment/json"
 
 	"assay/cmd/internal/node"
-	"assay/projector"
 	"assay/projector/view"
 )
 
@@ -49,17 +47,7 @@ type canaryShowCmd struct {
 }
 
 func (c *canaryShowCmd) Run(a *app) error {
-	if err := a.dir.Check(); err != nil {
-		return err
-	}
-	var found view.Found
-	err := node.Ask(a.ctx, a.dir.Socket(), "GET", "/show", url.Values{"ref": {c.ID}}, &found)
-	if isNotServed(err) {
-		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			found, err = node.Show(s, c.ID)
-			return err
-		})
-	}
+	found, err := a.find(c.ID)
 	if err == nil && len(found.Canaries) == 0 {
 		err = fmt.Errorf("%w: no canary is called %q", node.ErrNotFound, c.ID)
 	}

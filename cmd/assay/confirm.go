@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"strings"
 
 	"assay/cmd/internal/node"
 	"assay/events"
 	"assay/events/publish"
 	"assay/internal/principal"
-	"assay/projector"
-	"assay/projector/view"
 )
 
 type confirmCmd struct {
@@ -77,14 +74,7 @@ func (c *confirmCmd) Run(a *app) error {
 
 // predictedBy finds the one principal that has a prediction of this id.
 func (c *confirmCmd) predictedBy(a *app) (string, error) {
-	var found view.Found
-	err := node.Ask(a.ctx, a.dir.Socket(), "GET", "/show", url.Values{"ref": {c.Pred}}, &found)
-	if isNotServed(err) {
-		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			found, err = node.Show(s, c.Pred)
-			return err
-		})
-	}
+	found, err := a.find(c.Pred)
 	switch {
 	case errors.Is(err, node.ErrNotFound) || err == nil && len(found.Predictions) == 0:
 		return "", fmt.Errorf("no prediction %q is known here; if another ledger has it, name its --principal", c.Pred)

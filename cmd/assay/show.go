@@ -5,8 +5,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"assay/cmd/internal/node"
 	"assay/events"
 	"assay/internal/blob"
@@ -39,23 +37,26 @@ func (c *showCmd) Run(a *app) error {
 		}
 		return a.printJSON(v)
 	}
-	var raw jsontext.Value
-	err := node.Ask(a.ctx, a.dir.Socket(), "GET", "/show", url.Values{"ref": {c.Ref}}, &raw)
-	if !isNotServed(err) {
-		if err != nil {
-			return err
-		}
-		return a.printJSON(raw)
-	}
-	var found view.Found
-	err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-		found, err = node.Show(s, c.Ref)
-		return err
-	})
+	found, err := a.find(c.Ref)
 	if err != nil {
 		return err
 	}
 	return a.printJSON(found)
+}
+
+// find looks an id up in the views, of the service that runs or on disk.
+func (a *app) find(ref string) (found view.Found, err error) {
+	if err := a.dir.Check(); err != nil {
+		return found, err
+	}
+	err = node.Ask(a.ctx, a.dir.Socket(), "GET", "/show", url.Values{"ref": {ref}}, &found)
+	if isNotServed(err) {
+		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
+			found, err = node.Show(s, ref)
+			return err
+		})
+	}
+	return found, err
 }
 
 // shadow shows a claim as it stood before its outcome was known.

@@ -138,6 +138,9 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 		}
 		if r := s.Resolver; r != nil {
 			fmt.Fprintf(w, "  resolver   at %d, %d stored events differ from this engine's, %d records skipped\n", r.Applied, r.Differed, r.Skipped)
+			if r.Unsaid > 0 {
+				fmt.Fprintf(w, "             TROUBLE: %d rollbacks that the ledger calls for are not written: its log says why\n", r.Unsaid)
+			}
 			fmt.Fprintf(w, "             %d predictions open, %d amendable; %d segments with telemetry too late to amend\n", r.Open, r.Amendable, r.TooLate)
 		}
 		printGateway(w, s.Gateway)

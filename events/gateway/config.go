@@ -10,21 +10,16 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"assay/internal/principal"
+	"assay/internal/versioned"
 )
 
 // FileVersion is the format of gateway.json that this build reads.
 const FileVersion = 1
 
-var (
-	// ErrConfig means that gateway.json breaks a rule; the text names it.
-	ErrConfig = errors.New("invalid gateway configuration")
-	// ErrUnsupportedVersion means a gateway.json of another version.
-	ErrUnsupportedVersion = errors.New("unsupported version of gateway.json")
-)
+// ErrConfig means that gateway.json breaks a rule or is of another version; the text
+// names it.
+var ErrConfig = errors.New("invalid gateway configuration")
 
 // Defaults of a caller and of the file.
 const (
@@ -88,17 +83,8 @@ type wireFile struct {
 
 // Decode reads gateway.json.
 func Decode(data []byte) (*File, error) {
-	var version struct {
-		V jsontext.Value `json:"v"`
-	}
-	if err := json.Unmarshal(data, &version); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	if v := string(version.V); v != strconv.Itoa(FileVersion) {
-		return nil, fmt.Errorf("%w: %q, want %d", ErrUnsupportedVersion, v, FileVersion)
-	}
 	var w wireFile
-	if err := json.Unmarshal(data, &w, json.RejectUnknownMembers(true)); err != nil {
+	if err := versioned.Decode(data, FileVersion, &w); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if err := w.File.Validate(); err != nil {

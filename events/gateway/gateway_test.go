@@ -27,6 +27,7 @@ import (
 	"assay/events/publish"
 	"assay/events/publish/spool"
 	"assay/internal/blob"
+	"assay/internal/versioned"
 	"assay/schema"
 )
 
@@ -689,8 +690,8 @@ func TestFile(t *testing.T) {
 	}{
 		{"uid", `{"v":1,"callers":[{"uid":0,"principal":"agent/a"}]}`, nil},
 		{"everything", `{"v":1,"socket":"/s","mode":"0600","tcp":"[::1]:0","connections":1,"spool_bytes":1,"blob_bytes":1,"callers":[{"user":"x","principal":"agent/a","rate":1.5,"burst":3},{"token_file":"f","principal":"agent/a"}]}`, nil},
-		{"another version", `{"v":2,"callers":[]}`, gateway.ErrUnsupportedVersion},
-		{"no version", `{"callers":[{"uid":0,"principal":"agent/a"}]}`, gateway.ErrUnsupportedVersion},
+		{"another version", `{"v":2,"callers":[]}`, versioned.ErrVersion},
+		{"no version", `{"callers":[{"uid":0,"principal":"agent/a"}]}`, versioned.ErrVersion},
 		{"no callers", `{"v":1,"callers":[]}`, gateway.ErrConfig},
 		{"unknown member", `{"v":1,"x":1,"callers":[{"uid":0,"principal":"agent/a"}]}`, gateway.ErrConfig},
 		{"unknown member of a caller", `{"v":1,"callers":[{"uid":0,"principal":"agent/a","namespace":"x"}]}`, gateway.ErrConfig},

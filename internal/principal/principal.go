@@ -27,6 +27,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"assay/internal/durable"
+	"assay/internal/versioned"
 	"assay/ledger"
 )
 
@@ -34,10 +35,9 @@ import (
 const FileVersion = 1
 
 var (
-	// ErrInvalid means that a principal or the file breaks a rule; the text names it.
+	// ErrInvalid means that a principal or the file breaks a rule, or that the file is
+	// of another version; the text names it.
 	ErrInvalid = errors.New("invalid principal")
-	// ErrUnsupportedVersion means a file of a version that this build does not read.
-	ErrUnsupportedVersion = errors.New("unsupported principals file version")
 	// ErrExists means that the role/name is listed already, revoked or not.
 	ErrExists = errors.New("principal exists")
 	// ErrUnknown means that the role/name is not listed.
@@ -162,18 +162,8 @@ type wireFile struct {
 
 // Decode reads principals.json. Unknown and duplicate members are errors.
 func Decode(data []byte) (*File, error) {
-	var version struct {
-		V jsontext.Value `json:"v"`
-	}
-	if err := json.Unmarshal(data, &version); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	// Compared before the rest, so that a later format is named as such.
-	if v := string(version.V); v != fmt.Sprint(FileVersion) {
-		return nil, fmt.Errorf("%w %q, want %d", ErrUnsupportedVersion, v, FileVersion)
-	}
 	var w wireFile
-	if err := json.Unmarshal(data, &w, json.RejectUnknownMembers(true)); err != nil {
+	if err := versioned.Decode(data, FileVersion, &w); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	f := &File{Principals: w.Principals}

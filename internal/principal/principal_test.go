@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nkeys"
 	"pgregory.net/rapid"
+
+	"assay/internal/versioned"
 )
 
 func newKey(t testing.TB) string {
@@ -40,9 +42,9 @@ func TestDecode(t *testing.T) {
 		{"unknown member of a principal", wrap(strings.Replace(one, `"name"`, `"nome":1,"name"`, 1)), ErrInvalid},
 		{"member in another case", wrap(strings.Replace(one, `"name"`, `"Name"`, 1)), ErrInvalid},
 		{"duplicate member", wrap(strings.Replace(one, `"name"`, `"role":"agent","name"`, 1)), ErrInvalid},
-		{"no version", `{"principals":[]}`, ErrUnsupportedVersion},
-		{"later version", `{"v":2,"principals":[],"new":1}`, ErrUnsupportedVersion},
-		{"version as text", `{"v":"1","principals":[]}`, ErrUnsupportedVersion},
+		{"no version", `{"principals":[]}`, versioned.ErrVersion},
+		{"later version", `{"v":2,"principals":[],"new":1}`, versioned.ErrVersion},
+		{"version as text", `{"v":"1","principals":[]}`, versioned.ErrVersion},
 		{"trailing bytes", wrap(one) + "x", ErrInvalid},
 		{"not JSON", `v: 1`, ErrInvalid},
 		{"unknown role", wrap(strings.Replace(one, "agent", "king", 1)), ErrInvalid},

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"assay/internal/durable"
+	"assay/internal/versioned"
 )
 
 // ServicesVersion is the format of services.json that this build writes and reads.
@@ -91,11 +92,8 @@ func (s *Services) Validate() error {
 // DecodeServices reads services.json strictly.
 func DecodeServices(data []byte) (*Services, error) {
 	var w wireServices
-	if err := json.Unmarshal(data, &w, json.RejectUnknownMembers(true)); err != nil {
+	if err := versioned.Decode(data, ServicesVersion, &w); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrServices, err)
-	}
-	if w.V != ServicesVersion {
-		return nil, fmt.Errorf("%w: version %d, want %d", ErrServices, w.V, ServicesVersion)
 	}
 	s := &Services{Users: w.Users, Recovery: w.Recovery}
 	if err := s.Validate(); err != nil {

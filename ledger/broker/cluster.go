@@ -22,6 +22,7 @@ import (
 
 	"assay/internal/durable"
 	"assay/internal/principal"
+	"assay/internal/versioned"
 )
 
 // ClusterSize is how many brokers a cluster has, and how many copies of each
@@ -202,11 +203,8 @@ func (c *Cluster) self() (Peer, bool) {
 // DecodeCluster reads cluster.json strictly.
 func DecodeCluster(data []byte) (*Cluster, error) {
 	var c Cluster
-	if err := json.Unmarshal(data, &c, json.RejectUnknownMembers(true)); err != nil {
+	if err := versioned.Decode(data, clusterVersion, &c); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCluster, err)
-	}
-	if c.V != clusterVersion {
-		return nil, fmt.Errorf("%w: version %d, want %d", ErrCluster, c.V, clusterVersion)
 	}
 	return &c, c.Validate()
 }

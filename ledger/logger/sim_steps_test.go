@@ -573,7 +573,7 @@ func (s *sim) audit() {
 		s.violate("audit: %s %s, %d records are not signed, %d are foreign, want %d",
 			r.Verdict, deref(r.Finding), *r.UnsignedTail, len(r.Foreign), len(s.stream.foreign))
 	}
-	if faults := weekFaults(s.stream.stored); len(faults) > 0 && !s.stream.intruded {
+	if faults := weekFaults(s.stream.stored, s.stream.intruded); len(faults) > 0 {
 		s.violate("weeks: %s", strings.Join(faults, "; "))
 	}
 	for _, ev := range s.events {

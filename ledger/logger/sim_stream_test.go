@@ -31,14 +31,14 @@ type simStream struct {
 	// frozen says that bodies are not what was stored: the operator put an
 	// older or another copy in place. Nothing may be appended to it.
 	frozen         bool
-	intruded       bool // another logger's record is there, which closes no week
+	intruded       map[ledger.Seq]bool // records of another logger, which closes no week
 	appends, reads uint64
 }
 
 func newSimStream(s *sim, limit int) *simStream {
 	return &simStream{
 		s: s, max: limit, roots: []ledger.Hash{(&ledger.Tree{}).Root()},
-		at: map[string]ledger.Seq{}, ids: map[string]ledger.Seq{}, foreign: map[ledger.Seq]bool{},
+		at: map[string]ledger.Seq{}, ids: map[string]ledger.Seq{}, foreign: map[ledger.Seq]bool{}, intruded: map[ledger.Seq]bool{},
 	}
 }
 
@@ -301,7 +301,7 @@ func (st *simStream) intrude(ev *simEvent) {
 	if h.RecordedAt.Before(st.time) {
 		h.RecordedAt = st.time
 	}
-	st.intruded = true
+	st.intruded[seq] = true
 	h.RecordedAt = h.RecordedAt.Add(time.Nanosecond) // never the very bytes that this one may send
 	st.fence(seq)
 	st.store(ledger.AppendRecord(nil, h, raw))

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"assay/internal/durable"
+	"assay/internal/versioned"
 	"assay/ledger"
 )
 
@@ -250,12 +251,10 @@ func (d Dir) loadState(origin string) (state, error) {
 
 func decodeState(origin string, body []byte) (state, error) {
 	var f stateFile
-	if err := json.Unmarshal(body, &f, json.RejectUnknownMembers(true)); err != nil {
+	if err := versioned.Decode(body, stateVersion, &f); err != nil {
 		return state{}, err
 	}
 	switch {
-	case f.V != stateVersion:
-		return state{}, fmt.Errorf("version %d, this build reads %d", f.V, stateVersion)
 	case f.SHA256 != stateSum(f.Origin, f.Checkpoint):
 		return state{}, errors.New("its sha256 does not match")
 	case f.Origin != origin:

@@ -141,7 +141,7 @@ func (m *mixer) rare(agent string) {
 	case 6:
 		week := fmt.Sprintf("2026-W%02d", 1+m.rng.IntN(52))
 		m.put("logger/main", &events.WeekClosed{Week: week, Zone: "UTC", Start: events.FormatTime(m.l.now), End: events.FormatTime(m.l.now)})
-		m.put("operator/op", &events.AuditSampled{Week: week, Namespace: "production", Method: "audit/1", Seed: hash64, ClosedSeq: uint64(len(m.l.bodies)), Strata: []events.AuditStratum{}})
+		m.put("operator/op", &events.AuditSampled{Week: week, Namespace: "production", Method: "audit/2", Seed: hash64, ClosedSeq: uint64(len(m.l.bodies)), Strata: []events.AuditStratum{}})
 	case 7:
 		m.canary = m.name("canary")
 		m.put("operator/op", &events.CanaryStarted{CanaryID: m.canary, Policy: "p", CapPerWeek: 3, Actions: []events.CanaryAction{{Tool: "bash", Reversible: true}}, Criteria: []events.CanaryCriterion{{Metric: "correctness_violation"}}})

@@ -229,6 +229,15 @@ func TestUsefulConclusions(t *testing.T) {
 			l.Put(operator, prod, recheck("confirmed"))
 			l.Put(resolver, prod, recheck("not_confirmed"))
 		}, 0, 0, 0, 1, 0},
+		{"fix only reported", func(l *ledgertest.Ledger) {
+			l.Put(piper, prod, claim("c", "asserted"))
+			l.Put(operator, prod, &events.FixRechecked{ClaimID: "c", Result: "confirmed", Source: "operator_report"})
+		}, 0, 0, 0, 1, 0},
+		{"fix held, then was reported not to", func(l *ledgertest.Ledger) {
+			l.Put(piper, prod, claim("c", "asserted"))
+			l.Put(resolver, prod, recheck("confirmed"))
+			l.Put(operator, prod, &events.FixRechecked{ClaimID: "c", Result: "not_confirmed", Source: "operator_report"})
+		}, 1, 0, 1, 1, 0},
 		{"agent's own recheck", func(l *ledgertest.Ledger) {
 			l.Put(piper, prod, claim("c", "asserted"))
 			l.Put(piper, prod, recheck("confirmed"))
@@ -273,7 +282,7 @@ func TestCoverage(t *testing.T) {
 	}
 	l.Put(piper, prod, claim("bare", "asserted"))
 	l.Put(piper, prod, claim("fixed", "asserted"))
-	l.Put(operator, prod, &events.FixRechecked{ClaimID: "fixed", Result: "not_confirmed"})
+	l.Put(operator, prod, &events.FixRechecked{ClaimID: "fixed", Result: "not_confirmed", Source: "instrument", Direct: true})
 	old := l.Now()
 	l.Advance(day)
 	l.Put(piper, prod, claim("young", "asserted"))
@@ -415,7 +424,7 @@ func TestCost(t *testing.T) {
 	put("a", nil, nil)
 	put("b", ptr(100.0), ptr(int64(10)))
 	l.Put(piper, prod, claim("c", "asserted"))
-	l.Put(operator, prod, &events.FixRechecked{ClaimID: "c", Result: "confirmed"})
+	l.Put(operator, prod, &events.FixRechecked{ClaimID: "c", Result: "confirmed", Source: "instrument", Direct: true})
 	c := score(t, l, prod).Cost
 	near(t, "sum", c.USD.Sum, "100")
 	near(t, "mean of [null, 100]", c.USD.Mean, "100")
@@ -428,8 +437,8 @@ func TestCost(t *testing.T) {
 	put("b", ptr(3.0), nil)
 	l.Put(piper, prod, claim("c", "asserted"))
 	l.Put(piper, prod, claim("d", "asserted"))
-	l.Put(operator, prod, &events.FixRechecked{ClaimID: "c", Result: "confirmed"})
-	l.Put(operator, prod, &events.FixRechecked{ClaimID: "d", Result: "confirmed"})
+	l.Put(operator, prod, &events.FixRechecked{ClaimID: "c", Result: "confirmed", Source: "instrument", Direct: true})
+	l.Put(operator, prod, &events.FixRechecked{ClaimID: "d", Result: "confirmed", Source: "instrument", Direct: true})
 	c = score(t, l, prod).Cost
 	near(t, "a known zero counts", c.USD.Mean, "1.5")
 	near(t, "per useful", c.USDPerUseful.Value, "1.5")

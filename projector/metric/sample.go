@@ -17,7 +17,7 @@ import (
 
 // SampleMethod names the rules below. Other rules are another method: a sample
 // that was published by one is not checked by another.
-const SampleMethod = "audit/1"
+const SampleMethod = "audit/2"
 
 // DefaultWanted is how many cases of each stratum are drawn.
 const DefaultWanted = 10
@@ -43,11 +43,12 @@ type Wanted struct{ Success, Unresolved, Negative int64 }
 //
 // A case is a claim, or a prediction that was made on none (view.Standing). It
 // is of the week if it came to stand so within it, or since the last week that
-// was closed before: in weeks without a record claims grow old too.
+// was closed before: in weeks without a record claims grow old too. Whatever says
+// the same again moves it to no other week.
 //
-//	apparent_success   its first confirmation was recorded in the week, and
-//	                   still stood at the end
-//	unresolved         it became unresolved in the week
+//	apparent_success   it became a success in the week, and still was one at the
+//	                   end
+//	unresolved         it became unresolved in the week, and still was at the end
 //	detector_negative  turns that a detector.scanned of the week found without an
 //	                   opportunity; a turn that is named twice is one
 //
@@ -118,9 +119,11 @@ func (d *drawer) claims(s *projector.State, namespace string) error {
 func (d *drawer) predictions(s *projector.State, namespace string) error {
 	return view.ListPredictions(s, namespace, func(p *view.Prediction) error {
 		onClaim, err := view.OnClaim(s, p)
-		if err == nil && !onClaim {
-			d.add(view.StandingOfPrediction(p), events.AuditCase{Kind: "prediction", ID: p.PredID, Seq: uint64(p.Seq)})
+		if err != nil || onClaim {
+			return err
 		}
+		st, err := view.StandingOfPrediction(s, p)
+		d.add(st, events.AuditCase{Kind: "prediction", ID: p.PredID, Seq: uint64(p.Seq)})
 		return err
 	})
 }

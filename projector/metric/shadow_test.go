@@ -151,6 +151,7 @@ func TestSampleStrata(t *testing.T) {
 	l.Put("operator/op", "production", &events.FixRechecked{ClaimID: "shadowed", Result: "confirmed", Source: "instrument", Direct: true})
 	scan(3, "turn-1", "turn-2")
 	scan(1, "turn-1")
+	l.Put("operator/op", "production", &events.FixRechecked{ClaimID: "held-before", Result: "confirmed", Source: "instrument", Direct: true}) // once more
 	l.Advance(week - l.Now().Sub(ledgertest.Start.Add(24*time.Hour)))
 	closeWeek(l, "2026-W40", week)
 
@@ -164,7 +165,7 @@ func TestSampleStrata(t *testing.T) {
 			t.Errorf("%s: %s, want %s", s.Strata[i].Stratum, got, want)
 		}
 	}
-	if s.ClosedSeq != 26 || s.Week != "2026-W40" || s.Namespace != "production" || s.Method != metric.SampleMethod || s.Seed != l.Leaf().String() {
+	if s.ClosedSeq != 27 || s.Week != "2026-W40" || s.Namespace != "production" || s.Method != metric.SampleMethod || s.Seed != l.Leaf().String() {
 		t.Errorf("%+v", s)
 	}
 	shadow := sample(t, l, "2026-W40", "shadow", metric.Wanted{Success: 10, Unresolved: 10, Negative: 10})

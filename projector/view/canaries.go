@@ -1,8 +1,10 @@
 package view
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"assay/events"
@@ -13,8 +15,20 @@ import (
 
 // Canary is a bounded rollout as it was started, with what became of it. It
 // judges nothing: the resolver does (resolver/canary), and says so in
-// rollback.triggered.
+// rollback.triggered. That is recorded behind what it speaks of, by however long the
+// resolver was down; what became of canaries goes by the cuts.
 type Canary struct {
+	CanaryFacts
+	State string `json:"state"` // running, ended, rolled_back, or refused while another ran
+	// Executed counts the dispatcher's tool calls in namespace canary from the
+	// start on, until another canary starts; ThisWeek those since the last
+	// week.closed.
+	Executed int64 `json:"executed"`
+	ThisWeek int64 `json:"this_week"`
+}
+
+// CanaryFacts are what the records say of one canary.
+type CanaryFacts struct {
 	CanaryID   string                   `json:"canary_id"`
 	EventID    string                   `json:"event_id"`
 	Seq        ledger.Seq               `json:"seq"`
@@ -25,15 +39,13 @@ type Canary struct {
 	CapPerWeek int64                    `json:"cap_per_week"`
 	Criteria   []events.CanaryCriterion `json:"criteria"`
 
-	State string     `json:"state"` // running, ended, rolled_back, or refused while another ran
-	Ended *CanaryEnd `json:"ended,omitzero"`
-	// Executed counts the dispatcher's tool calls in namespace canary from the
-	// start on, until another canary starts; ThisWeek those since the last
-	// week.closed.
-	Executed  int64 `json:"executed"`
-	ThisWeek  int64 `json:"this_week"`
-	Rollbacks int64 `json:"rollbacks"` // rollback.triggered, one for each rule at most
-	Repeats   int64 `json:"repeats"`   // later starts of the same id
+	Ended *CanaryEnd `json:"ended,omitzero"` // the first canary.ended; of a Canary, if that ended it
+	// RolledBack is the record at which it was rolled back: the first cut of a
+	// rollback.triggered.
+	RolledBack  ledger.Seq `json:"rolled_back,omitzero"`
+	Rollbacks   int64      `json:"rollbacks"`    // rollback.triggered, one for each rule at most
+	Repeats     int64      `json:"repeats"`      // later starts of the same id
+	CallsBefore int64      `json:"calls_before"` // in namespace canary, up to the start
 }
 
 // CanaryEnd is the operator's end of a canary.
@@ -44,7 +56,7 @@ type CanaryEnd struct {
 	Reason     string     `json:"reason"`
 }
 
-// Rollback is one rollback.triggered.
+// Rollback is one rollback.triggered; a canary's are in the order of their cuts.
 type Rollback struct {
 	Seq          ledger.Seq `json:"seq"`
 	EventID      string     `json:"event_id"`
@@ -75,21 +87,22 @@ const (
 	canaryKind     = "c"
 	rollbackKind   = "r"
 	canaryCallKind = "t"
-	currentKey     = "l"
+	callCountKey   = "n"
 )
 
 // counted marks a call.
 type counted struct{}
 
-// current is the canary that started last.
-type current struct {
-	CanaryID string `json:"canary_id"`
+// callCount counts the calls in namespace canary.
+type callCount struct {
+	Total int64 `json:"total"`
+	Week  int64 `json:"week"` // Total when the last week was closed
 }
 
 type canaries struct{}
 
 func (canaries) Name() string { return Canaries }
-func (canaries) Version() int { return 1 }
+func (canaries) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (canaries) Apply(b *projector.Batch, r *projector.Record) error {
@@ -103,9 +116,9 @@ func (canaries) Apply(b *projector.Batch, r *projector.Record) error {
 		if r.Role() != roleOperator {
 			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
 		}
-		onCanary(b, r, d.CanaryID, func(c *Canary) {
-			if c.State == CanaryRunning {
-				c.State, c.Ended = CanaryOver, &CanaryEnd{r.Seq, r.RecordedAt, r.Principal, d.Reason}
+		onCanary(b, r, d.CanaryID, func(c *CanaryFacts) {
+			if c.Ended == nil {
+				c.Ended = &CanaryEnd{r.Seq, r.RecordedAt, r.Principal, d.Reason}
 			}
 		})
 	case *events.RollbackTriggered:
@@ -119,38 +132,37 @@ func (canaries) Apply(b *projector.Batch, r *projector.Record) error {
 		}
 	case *events.WeekClosed:
 		if r.Role() == roleLogger {
-			onCurrent(b, func(c *Canary) { c.ThisWeek = 0 })
+			n, _ := projector.Edit[callCount](b, callCountKey)
+			n.Week = n.Total
 		}
 	}
 	return nil
 }
 
 func startCanary(b *projector.Batch, r *projector.Record, d *events.CanaryStarted) {
-	c, ok := projector.Edit[Canary](b, key(canaryKind, d.CanaryID))
+	c, ok := projector.Edit[CanaryFacts](b, key(canaryKind, d.CanaryID))
 	if ok {
 		c.Repeats++
 		return
 	}
-	*c = Canary{
+	n, _ := projector.View[callCount](b, callCountKey)
+	*c = CanaryFacts{
 		CanaryID: d.CanaryID, EventID: r.Event.ID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal,
-		Policy: d.Policy, Actions: d.Actions, CapPerWeek: d.CapPerWeek, Criteria: d.Criteria, State: CanaryRunning,
+		Policy: d.Policy, Actions: d.Actions, CapPerWeek: d.CapPerWeek, Criteria: d.Criteria, CallsBefore: n.Total,
 	}
-	last, _ := projector.View[current](b, currentKey)
-	if other, ok := projector.View[Canary](b, key(canaryKind, last.CanaryID)); ok && other.State == CanaryRunning {
-		c.State = CanaryRefused
-		return
-	}
-	last, _ = projector.Edit[current](b, currentKey)
-	last.CanaryID = d.CanaryID
 }
 
 func rollBack(b *projector.Batch, r *projector.Record, d *events.RollbackTriggered) {
-	onCanary(b, r, d.CanaryID, func(c *Canary) {
-		c.Rollbacks++
-		if c.State == CanaryRunning {
-			c.State = CanaryRolledBack
+	onCanary(b, r, d.CanaryID, func(c *CanaryFacts) {
+		at := r.Seq
+		if r.Role() == roleResolver && d.CutSeq != nil {
+			at = min(at, max(c.Seq, ledger.Seq(*d.CutSeq)))
 		}
-		v, _ := projector.Edit[Rollback](b, key(rollbackKind, d.CanaryID, projector.SeqKey(r.Seq)))
+		c.Rollbacks++
+		if c.RolledBack == 0 || at < c.RolledBack {
+			c.RolledBack = at
+		}
+		v, _ := projector.Edit[Rollback](b, key(rollbackKind, d.CanaryID, projector.SeqKey(at), projector.SeqKey(r.Seq)))
 		*v = Rollback{
 			r.Seq, r.Event.ID, r.RecordedAt, r.Principal, d.Rule, d.Reason, d.Value, d.Baseline, d.Threshold, d.N, d.CutSeq, d.EvidenceSeqs,
 		}
@@ -159,30 +171,68 @@ func rollBack(b *projector.Batch, r *projector.Record, d *events.RollbackTrigger
 
 // countCall counts a call once, whatever is recorded of it again.
 func countCall(b *projector.Batch, d *events.ToolCalled) {
-	onCurrent(b, func(c *Canary) {
-		k := key(canaryCallKind, c.CanaryID, d.ToolCallID, d.Tool)
-		if _, known := projector.View[counted](b, k); !known {
-			projector.Edit[counted](b, k)
-			c.Executed++
-			c.ThisWeek++
-		}
-	})
+	k := key(canaryCallKind, d.ToolCallID, d.Tool)
+	if _, known := projector.View[counted](b, k); known {
+		return
+	}
+	projector.Edit[counted](b, k)
+	n, _ := projector.Edit[callCount](b, callCountKey)
+	n.Total++
 }
 
-func onCanary(b *projector.Batch, r *projector.Record, id string, fn func(*Canary)) {
-	if _, ok := projector.View[Canary](b, key(canaryKind, id)); !ok {
+func onCanary(b *projector.Batch, r *projector.Record, id string, fn func(*CanaryFacts)) {
+	if _, ok := projector.View[CanaryFacts](b, key(canaryKind, id)); !ok {
 		addOrphan(b, r.Namespace, id, orphanUnknown, r)
 		return
 	}
-	c, _ := projector.Edit[Canary](b, key(canaryKind, id))
+	c, _ := projector.Edit[CanaryFacts](b, key(canaryKind, id))
 	fn(c)
 }
 
-func onCurrent(b *projector.Batch, fn func(*Canary)) {
-	if last, ok := projector.View[current](b, currentKey); ok {
-		c, _ := projector.Edit[Canary](b, key(canaryKind, last.CanaryID))
-		fn(c)
+// state is that of a canary that was not refused, and the record at which it was
+// over; 0 while it runs.
+func (c *CanaryFacts) state() (state string, over ledger.Seq) {
+	switch {
+	case c.RolledBack > 0 && (c.Ended == nil || c.RolledBack <= c.Ended.Seq):
+		return CanaryRolledBack, c.RolledBack
+	case c.Ended != nil:
+		return CanaryOver, c.Ended.Seq
 	}
+	return CanaryRunning, 0
+}
+
+// allCanaries are the canaries in the order of their starts. One runs at a time.
+func allCanaries(s *projector.State) (all []Canary, err error) {
+	n, err := projector.Load[callCount](s, Canaries, callCountKey)
+	if errors.Is(err, kv.ErrNotFound) {
+		n, err = &callCount{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = list(s, Canaries, func(c *CanaryFacts) error { all = append(all, Canary{CanaryFacts: *c}); return nil }, canaryKind)
+	slices.SortFunc(all, func(a, b Canary) int { return cmp.Compare(a.Seq, b.Seq) })
+	var last *Canary // that was not refused
+	count := func(until int64) {
+		if last != nil {
+			last.Executed, last.ThisWeek = until-last.CallsBefore, max(0, until-max(last.CallsBefore, n.Week))
+		}
+	}
+	var over ledger.Seq // of last
+	for i := range all {
+		c := &all[i]
+		if last != nil && (over == 0 || over > c.Seq) {
+			c.State, c.Ended = CanaryRefused, nil
+			continue
+		}
+		count(c.CallsBefore)
+		last = c
+		if c.State, over = c.state(); c.State != CanaryOver {
+			c.Ended = nil
+		}
+	}
+	count(n.Total)
+	return all, err
 }
 
 // FoundCanary is a canary with its rollbacks.
@@ -193,11 +243,15 @@ type FoundCanary struct {
 
 // GetCanary reads one canary; kv.ErrNotFound when there is none.
 func GetCanary(s *projector.State, id string) (*FoundCanary, error) {
-	c, err := projector.Load[Canary](s, Canaries, key(canaryKind, id))
+	all, err := allCanaries(s)
 	if err != nil {
 		return nil, err
 	}
-	out := &FoundCanary{Canary: *c}
+	i := slices.IndexFunc(all, func(c Canary) bool { return c.CanaryID == id })
+	if i < 0 {
+		return nil, kv.ErrNotFound
+	}
+	out := &FoundCanary{Canary: all[i]}
 	err = list(s, Canaries, func(v *Rollback) error { out.Triggered = append(out.Triggered, *v); return nil }, rollbackKind, id)
 	return out, err
 }
@@ -213,7 +267,13 @@ func findCanaries(s *projector.State, id string) ([]FoundCanary, error) {
 	return []FoundCanary{*c}, nil
 }
 
-// ListCanaries calls fn for every canary in the order of ids.
+// ListCanaries calls fn for every canary in the order of their starts.
 func ListCanaries(s *projector.State, fn func(*Canary) error) error {
-	return list(s, Canaries, fn, canaryKind)
+	all, err := allCanaries(s)
+	for i := range all {
+		if err == nil {
+			err = fn(&all[i])
+		}
+	}
+	return err
 }

@@ -39,7 +39,8 @@ type Claim struct {
 	Predictions int64      `json:"predictions"`
 	Outcomes    int64      `json:"outcomes"`
 	Rechecks    int64      `json:"rechecks"`
-	// Recheck is the latest conclusive fix.rechecked.
+	// Recheck is the latest fix.rechecked that decides: it was conclusive, and
+	// somebody saw it directly.
 	Recheck *Recheck `json:"recheck,omitzero"`
 	Repeats int64    `json:"repeats"` // later claims of the same id
 }
@@ -66,6 +67,10 @@ type Recheck struct {
 	ToolCallID  *string    `json:"tool_call_id,omitzero"`
 	EvidenceIDs []string   `json:"evidence_ids,omitzero"`
 }
+
+// decides says that the recheck moves where its claim stands: what was not
+// conclusive, or only reported, does not.
+func (r *Recheck) decides() bool { return r.Direct && r.Result != recheckOpen }
 
 // Outcome is one outcome.recorded that names a claim.
 type Outcome struct {
@@ -106,7 +111,7 @@ func (c *Claim) introducedBy() string { return c.EventID }
 type claims struct{}
 
 func (claims) Name() string { return Claims }
-func (claims) Version() int { return 2 }
+func (claims) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (claims) Apply(b *projector.Batch, r *projector.Record) error {
@@ -210,7 +215,7 @@ func recheckClaim(b *projector.Batch, r *projector.Record, d *events.FixRechecke
 		Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, Result: d.Result, Source: d.Source,
 		Direct: d.Direct, ToolCallID: d.ToolCallID, EvidenceIDs: d.EvidenceIDs,
 	}
-	if d.Result != recheckOpen {
+	if f.decides() {
 		latest := *f
 		c.Recheck = &latest
 	}

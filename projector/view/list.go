@@ -20,8 +20,8 @@ func Kinds() []string {
 }
 
 // List calls fn for everything of one kind in a namespace, in the order of ids
-// or, for orphans, rejections, scans and skews, of records. Canaries, parked
-// records and weeks are those of every namespace: they have none.
+// or, for canaries, orphans, rejections, scans and skews, of records. Canaries,
+// parked records and weeks are those of every namespace: they have none.
 func List(s *projector.State, kind, namespace string, fn func(any) error) error {
 	switch kind {
 	case "audits":

@@ -9,10 +9,6 @@ import (
 	"assay/projector"
 )
 
-// AmendableFor is how long after its resolution a prediction can be amended, from
-// cut to cut; later amendments are notes without effect.
-const AmendableFor = 7 * 24 * time.Hour
-
 // Prediction is a promise and what became of it. Its criterion stands in the
 // record at Seq.
 type Prediction struct {
@@ -101,9 +97,11 @@ func (r *Resolution) KnownAt() ledger.Seq {
 
 // IsReport says that the ruling rests on what operators reported, for telemetry
 // left the prediction unknown.
-func (r *Resolution) IsReport() bool {
-	return r.Resolver.Kind == kindOperator || r.Resolver.Kind == kindSandbox
-}
+func (r *Resolution) IsReport() bool { return r.Resolver.IsReport() }
+
+// decides says that an amendment in time changes what the prediction is scored by:
+// another engine's opinion and a report do not.
+func (r *Resolution) decides() bool { return r.Cause != causeEngine && r.Cause != causeReport }
 
 // Verdicts and states.
 const (
@@ -120,9 +118,6 @@ const (
 
 	causeEngine = "engine"
 	causeReport = "operator_report"
-
-	kindOperator = "operator"
-	kindSandbox  = "sandbox"
 
 	orphanUnresolved = "unresolved" // an amendment of nothing
 	orphanSupersedes = "supersedes" // an amendment of something else than the last change
@@ -250,7 +245,7 @@ func resolve(p *Prediction, r *projector.Record, d *events.PredictionResolved) {
 	p.State, p.LastChange = stateResolved, r.Event.ID
 	p.Resolution = &Resolution{
 		Seq: r.Seq, EventID: r.Event.ID, RecordedAt: r.RecordedAt, Principal: r.Principal,
-		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), CutAt: cutAt(r), Engine: d.Engine,
+		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), CutAt: events.CutTime(r.Event, r.RecordedAt), Engine: d.Engine,
 		Foreknowledge: d.Foreknowledge, Scorable: d.Scorable, Resolver: d.Resolver,
 	}
 	p.Resolution.rest(d.Attribution, d.Evidence)
@@ -265,16 +260,6 @@ func (r *Resolution) rest(a events.Attribution, e events.ResolutionEvidence) {
 	r.Evidence, r.Outcomes, r.Summary = e.Refs, e.Outcomes, e.Summary
 }
 
-// cutAt is when the record that brought an event of the resolver about was
-// recorded, which is the event's time. Between that and the event's own record lies
-// however long the resolver was down.
-func cutAt(r *projector.Record) time.Time {
-	if t, ok := events.Time(&r.Event.Time); ok && t.Before(r.RecordedAt) {
-		return t.UTC()
-	}
-	return r.RecordedAt
-}
-
 func amend(b *projector.Batch, p *Prediction, r *projector.Record, d *events.PredictionResolutionAmended) {
 	switch {
 	case p.Resolution == nil:
@@ -286,23 +271,22 @@ func amend(b *projector.Batch, p *Prediction, r *projector.Record, d *events.Pre
 	}
 	a := Resolution{
 		Seq: r.Seq, EventID: r.Event.ID, RecordedAt: r.RecordedAt, Principal: r.Principal, Cause: d.Cause,
-		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), CutAt: cutAt(r), Engine: d.Engine,
+		Verdict: d.Verdict, Reason: d.Reason, CutSeq: ledger.Seq(d.CutSeq), CutAt: events.CutTime(r.Event, r.RecordedAt), Engine: d.Engine,
 		Foreknowledge: d.Foreknowledge, Scorable: d.Scorable, Resolver: d.Resolver,
 	}
 	a.rest(d.Attribution, d.Evidence)
 	entry, _ := projector.Edit[Resolution](b, key(amendmentKind, p.Namespace, p.PredID, projector.SeqKey(r.Seq)))
 	*entry = a
-	if a.CutAt.After(p.Resolution.CutAt.Add(AmendableFor)) {
+	if events.TooLate(p.Resolution.CutAt, a.CutAt) {
 		p.Notes++
 		return
 	}
 	p.LastChange = r.Event.ID
-	switch d.Cause {
-	case causeEngine:
-	case causeReport:
-		p.State, p.Report = stateAmended, &a
-	default:
+	switch {
+	case a.decides():
 		p.State, p.Amendment, p.Report = stateAmended, &a, nil
+	case a.Cause == causeReport:
+		p.State, p.Report = stateAmended, &a
 	}
 }
 

@@ -218,12 +218,8 @@ func shadowCase(s *projector.State, c *Claim) (*ShadowCase, error) {
 	if out.Outcomes, err = collect[Outcome](s, outcomeKind, c); err != nil {
 		return nil, err
 	}
-	l, err := s.Ledger()
-	if err != nil {
-		return nil, err
-	}
-	out.Standing = standingOf(c, out.Predictions, l.Time)
-	return out, nil
+	out.Standing, err = standingOf(s, c, out.Predictions, out.Rechecks)
+	return out, err
 }
 
 // promisesOf are the predictions made on a claim, but for those whose id another

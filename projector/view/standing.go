@@ -1,23 +1,31 @@
 package view
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"time"
 
+	"assay/events"
 	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 )
 
 // Standing is what sources other than the agent say, at the record that the
-// views stand at, of a claim or of a prediction that was made on none.
+// views stand at, of a claim or of a prediction that was made on none. What
+// somebody reported is no independent evidence and decides nothing: a verdict that
+// rests on a report leaves a prediction unresolved, and a recheck that nobody saw
+// directly leaves a claim as it stood.
 type Standing struct {
 	Status string `json:"status"`
-	// Since is the ledger time from which on it holds, and Seq the record that
-	// brought it; 0 for what became unresolved by its age.
+	// Since is the ledger time from which on the status has held without a break,
+	// and Seq the record that brought it; 0 for what became unresolved by its age,
+	// and for what is open from its start on.
 	Since time.Time  `json:"since,omitzero"`
 	Seq   ledger.Seq `json:"seq,omitzero"`
-	By    string     `json:"by,omitzero"` // prediction, recheck or age
+	// By is what brought it: prediction, recheck or age. Another may uphold it now.
+	By string `json:"by,omitzero"`
 	// Contradicted says of a success that another source says the opposite.
 	Contradicted bool `json:"contradicted,omitzero"`
 }
@@ -43,73 +51,142 @@ const (
 const UndecidedAfter = 7 * 24 * time.Hour
 
 // StandingOf says where a claim stands.
-func StandingOf(s *projector.State, c *Claim) (Standing, error) {
-	promises, err := promisesOf(s, c)
-	if err != nil {
-		return Standing{}, err
+func StandingOf(s *projector.State, c *Claim) (st Standing, err error) {
+	var promises []Prediction
+	if promises, err = promisesOf(s, c); err != nil {
+		return st, err
+	}
+	var rechecks []Recheck
+	if c.Recheck != nil {
+		if rechecks, err = collect[Recheck](s, recheckKind, c); err != nil {
+			return st, err
+		}
+	}
+	return standingOf(s, c, promises, rechecks)
+}
+
+// StandingOfPrediction says where a prediction stands by itself.
+func StandingOfPrediction(s *projector.State, p *Prediction) (Standing, error) {
+	st := Standing{Status: Open}
+	turns, err := turnsOf(s, p)
+	for _, t := range turns {
+		if t.Status != st.Status {
+			st = t.Standing
+		}
+	}
+	return st, err
+}
+
+// turn is what a source says from a record on.
+type turn struct {
+	Standing
+	source string
+}
+
+// turnsOf are the turns of a prediction, in order: its resolution, and what
+// telemetry amended in time.
+func turnsOf(s *projector.State, p *Prediction) ([]turn, error) {
+	if p.Resolution == nil {
+		return nil, nil
+	}
+	source := "prediction " + p.PredID
+	turns := []turn{{p.Resolution.standing(), source}}
+	if p.Amendment == nil {
+		return turns, nil
+	}
+	err := ListAmendments(s, p.Namespace, p.PredID, func(a *Resolution) error {
+		if a.decides() && !events.TooLate(p.Resolution.CutAt, a.CutAt) {
+			turns = append(turns, turn{a.standing(), source})
+		}
+		return nil
+	})
+	return turns, err
+}
+
+// standing is that of a prediction with this ruling.
+func (r *Resolution) standing() Standing {
+	st := Standing{Status: Undecided, Since: r.RecordedAt, Seq: r.Seq, By: "prediction"}
+	switch {
+	case r.Verdict == VerdictVoid:
+		st.Status = Voided
+	case r.IsReport():
+	case r.Verdict == VerdictConfirmed:
+		st.Status = ApparentSuccess
+	case r.Verdict == VerdictRefuted:
+		st.Status = Contradicts
+	}
+	return st
+}
+
+// standingOf goes through all that was said of a claim, in the ledger's order.
+func standingOf(s *projector.State, c *Claim, promises []Prediction, rechecks []Recheck) (Standing, error) {
+	var turns []turn
+	for i := range promises {
+		list, err := turnsOf(s, &promises[i])
+		if err != nil {
+			return Standing{}, err
+		}
+		turns = append(turns, list...)
+	}
+	for _, r := range rechecks {
+		if !r.decides() {
+			continue
+		}
+		st := Standing{Status: Contradicts, Since: r.RecordedAt, Seq: r.Seq, By: "recheck"}
+		if r.Result == RecheckHeld {
+			st.Status = ApparentSuccess
+		}
+		turns = append(turns, turn{st, "recheck"})
 	}
 	l, err := s.Ledger()
 	if err != nil {
 		return Standing{}, err
 	}
-	return standingOf(c, promises, l.Time), nil
+	slices.SortFunc(turns, func(a, b turn) int { return cmp.Compare(a.Seq, b.Seq) })
+	return stand(turns, c.RecordedAt.Add(UndecidedAfter), l.Time), nil
 }
 
-// StandingOfPrediction says where a prediction stands by itself.
-func StandingOfPrediction(p *Prediction) Standing {
-	f := p.Final()
-	if f == nil {
-		return Standing{Status: Open}
+// stand is where the turns of all sources lead to at now. From due on, what
+// nobody has decided is undecided.
+func stand(turns []turn, due, now time.Time) Standing {
+	st, says := Standing{Status: Open}, make(map[string]string)
+	take := func(t turn) {
+		says[t.source] = t.Status
+		status, contradicted := sum(says)
+		if status != st.Status {
+			st = t.Standing
+			st.Status = status
+		}
+		st.Contradicted = contradicted
 	}
-	st := Standing{Since: f.RecordedAt, Seq: f.Seq, By: "prediction"}
-	switch f.Verdict {
-	case VerdictConfirmed:
-		st.Status = ApparentSuccess
-	case VerdictRefuted:
-		st.Status = Contradicts
-	case VerdictVoid:
-		st.Status = Voided
-	default:
-		st.Status = Undecided
+	age := turn{Standing{Status: Undecided, Since: due, By: "age"}, "age"}
+	aged := false
+	for _, t := range turns {
+		if !aged && !t.Since.Before(due) {
+			take(age)
+			aged = true
+		}
+		take(t)
+	}
+	if !aged && !due.After(now) {
+		take(age)
 	}
 	return st
 }
 
-// standingOf takes the earliest record of the status that counts: success,
-// else contradiction, else no decision.
-func standingOf(c *Claim, promises []Prediction, now time.Time) Standing {
-	first := make(map[string]Standing)
-	note := func(st Standing) {
-		if have, ok := first[st.Status]; !ok || st.Seq < have.Seq {
-			first[st.Status] = st
+// sum is the status that what the sources say comes to: success, else
+// contradiction, else no decision. A success can be contradicted as well.
+func sum(says map[string]string) (status string, contradicted bool) {
+	heard := make(map[string]bool)
+	for _, s := range says {
+		heard[s] = true
+	}
+	for _, s := range []string{ApparentSuccess, Contradicts, Undecided} {
+		if heard[s] {
+			return s, s == ApparentSuccess && heard[Contradicts]
 		}
 	}
-	for i := range promises {
-		note(StandingOfPrediction(&promises[i]))
-	}
-	if r := c.Recheck; r != nil {
-		st := Standing{Status: Contradicts, Since: r.RecordedAt, Seq: r.Seq, By: "recheck"}
-		if r.Result == RecheckHeld {
-			st.Status = ApparentSuccess
-		}
-		note(st)
-	}
-	against, contradicted := first[Contradicts]
-	if st, ok := first[ApparentSuccess]; ok {
-		st.Contradicted = contradicted
-		return st
-	}
-	if contradicted {
-		return against
-	}
-	due := c.RecordedAt.Add(UndecidedAfter)
-	if st, ok := first[Undecided]; ok && st.Since.Before(due) {
-		return st
-	}
-	if !due.After(now) {
-		return Standing{Status: Undecided, Since: due, By: "age"}
-	}
-	return Standing{Status: Open}
+	return Open, false
 }
 
 // OnClaim says whether a prediction was made on a claim that was recorded before

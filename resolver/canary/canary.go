@@ -14,10 +14,14 @@
 //	action_after_end       the operator had ended the canary
 //	action_after_rollback  it had been rolled back
 //
-// A call that was denied did nothing, and an agent's own word of a call is none.
-// The criteria are looked at whenever a value comes in. A window is the
-// window_s seconds of ledger time that end with the present record, and a rate
-// counts only from min_n values on:
+// A call that was denied did nothing, and an agent's own word of a call is none. A
+// call is its tool_call_id and tool: further records of one have no effect. Those
+// that were made while a canary ran are remembered, behind its end too, until a
+// week.closed 30 days later.
+//
+// The criteria of a metric are looked at whenever a value of it comes in. A window
+// is the window_s seconds of ledger time that end with the present record, and a
+// rate counts only from min_n values on:
 //
 //	prediction_failure_rate  refuted ÷ (confirmed + refuted) of the predictions
 //	                         recorded in namespace canary since the start whose
@@ -37,11 +41,16 @@
 //	                         the canary was amended to refuted, or a repair that
 //	                         had held no longer does.
 //
+// A report decides none of them: a verdict that rests on what an operator or a
+// sandbox reported is unresolved, and a recheck that nobody saw directly is
+// inconclusive.
+//
 // The first record at which a rule applies brings rollback.triggered, without
 // waiting for a person, once for each rule of a canary.
 package canary
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,7 +65,7 @@ import (
 
 // Rules names the rules above. Other rules are another name: a saved state of
 // theirs is not taken up.
-const Rules = "canary/1"
+const Rules = "canary/2"
 
 // Namespace is where canaries act.
 const Namespace = "canary"
@@ -85,6 +94,8 @@ type Config struct {
 type Fold struct {
 	cfg   Config
 	state state
+	calls map[callKey]*call // state.Calls
+	byID  map[string]*call  // see add
 	out   []resolver.Emission
 }
 
@@ -96,49 +107,78 @@ type state struct {
 	Used []string `json:"used"`
 	// Last is the canary that started last; nil before the first.
 	Last *rollout `json:"last,omitzero"`
+	// Calls are those made while a canary ran, in ledger order; see remember.
+	Calls []*call `json:"calls"`
 }
 
 // rollout is one canary.
 type rollout struct {
 	Start     events.CanaryStarted `json:"start"`
+	Seq       ledger.Seq           `json:"seq"` // of the start
 	Principal string               `json:"principal"`
 	EventID   string               `json:"event_id"`
 	Over      string               `json:"over,omitzero"` // AfterEnd or AfterRollback, what a call is from now on
 	ThisWeek  int64                `json:"this_week"`
 	Told      []string             `json:"told"` // rules that brought a rollback.triggered
-	Calls     []*call              `json:"calls"`
+	// Windows are those of Start.Criteria, in their order; that of a
+	// correctness_violation stays empty.
+	Windows []window `json:"windows"`
 	// Promises are found by the event id of their resolution or, once they have
 	// one, of their last change.
 	Promises map[string]*promise `json:"promises"`
+	// Reached is the latest cut of a resolution or amendment. The resolver
+	// publishes in the order of cuts, so that what is to come lies behind it.
+	Reached time.Time `json:"reached"`
 }
 
-// call is a tool call of the canary.
+// call is a tool call that was made while a canary ran.
 type call struct {
-	ID        string     `json:"id"`
-	Tool      string     `json:"tool"`
-	Seq       ledger.Seq `json:"seq"`
-	At        time.Time  `json:"at"` // recorded_at
-	LatencyMS *float64   `json:"latency_ms,omitzero"`
-	Held      *bool      `json:"held,omitzero"` // by the latest conclusive recheck
-	CheckedAt time.Time  `json:"checked_at,omitzero"`
-	Checked   ledger.Seq `json:"checked,omitzero"`
+	ID      string     `json:"id"`
+	Tool    string     `json:"tool"`
+	Seq     ledger.Seq `json:"seq"`
+	At      time.Time  `json:"at"`            // ledger time
+	Held    *bool      `json:"held,omitzero"` // by the latest conclusive recheck
+	Checked ledger.Seq `json:"checked,omitzero"`
 }
+
+// callKey is what makes a call one and the same.
+type callKey struct{ id, tool string }
 
 // promise is a prediction of the canary.
 type promise struct {
 	Verdict string     `json:"verdict,omitzero"`
-	Seq     ledger.Seq `json:"seq"` // of the verdict's record
-	At      time.Time  `json:"at,omitzero"`
-	// Resolved is the time of the first verdict.
-	Resolved time.Time `json:"resolved,omitzero"`
+	Seq     ledger.Seq `json:"seq"`          // of the verdict's record
+	Cut     time.Time  `json:"cut,omitzero"` // of the first verdict
 }
+
+// remember is how long a call is known at least.
+const remember = 30 * 24 * time.Hour
 
 // New is a fold before record 1.
 func New(cfg Config) *Fold {
 	if cfg.Source == "" {
 		cfg.Source = resolver.DefaultSource
 	}
-	return &Fold{cfg: cfg}
+	f := &Fold{cfg: cfg}
+	f.index()
+	return f
+}
+
+// index finds the calls of the state.
+func (f *Fold) index() {
+	f.calls, f.byID = make(map[callKey]*call, len(f.state.Calls)), make(map[string]*call, len(f.state.Calls))
+	for _, c := range f.state.Calls {
+		f.add(c)
+	}
+}
+
+// add makes a call one that is found; by its id alone, the first of the canary
+// that started last.
+func (f *Fold) add(c *call) {
+	f.calls[callKey{c.ID, c.Tool}] = c
+	if old := f.byID[c.ID]; old == nil || old.Seq < f.state.Last.Seq {
+		f.byID[c.ID] = c
+	}
 }
 
 // Rules implements resolver.Companion.
@@ -153,7 +193,14 @@ func (f *Fold) Restore(raw []byte) error {
 	if err := json.Unmarshal(raw, &s, json.RejectUnknownMembers(true)); err != nil {
 		return fmt.Errorf("canary: %w", err)
 	}
+	switch r := s.Last; {
+	case r == nil && len(s.Calls) > 0:
+		return errors.New("canary: calls of no canary")
+	case r != nil && r.Over == "" && len(r.Windows) != len(r.Start.Criteria):
+		return fmt.Errorf("canary: %d windows of %d criteria", len(r.Windows), len(r.Start.Criteria))
+	}
 	f.state = s
+	f.index()
 	return nil
 }
 
@@ -167,95 +214,146 @@ func (f *Fold) Apply(rec ledger.Record) ([]resolver.Emission, error) {
 		f.state.Now = rec.RecordedAt
 	}
 	role, _, _ := strings.Cut(rec.Principal, "/")
-	if !f.concerns(role, rec.Namespace) {
+	if !f.hears(role, rec.Namespace) {
 		return nil, nil
 	}
-	ev, err := events.Decode(rec.Event)
+	// What does not decode has no effect.
+	ev, err := events.DecodeEnvelope(rec.Event)
+	if err != nil || !f.concerns(role, ev.Type) {
+		return nil, nil
+	}
+	if ev, err = events.Decode(rec.Event); err != nil {
+		return nil, nil
+	}
+	err = f.effect(&rec, role, ev)
 	if err != nil {
-		return nil, nil // it has no effect
+		err = fmt.Errorf("record %d: %w", rec.Seq, err)
 	}
-	if err := f.effect(&rec, role, ev); err != nil {
-		return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
-	}
-	return f.out, nil
+	return f.out, err
 }
 
-// concerns spares most records the decoding.
-func (f *Fold) concerns(role, namespace string) bool {
-	switch role {
-	case "operator":
-		return true
-	case "resolver", "logger":
-		return f.state.Last != nil
-	case "dispatcher", "agent":
-		return f.state.Last != nil && namespace == Namespace
-	}
-	return false
-}
-
-func (f *Fold) effect(rec *ledger.Record, role string, ev *events.Event) error {
-	if d, ok := ev.Data.(*events.CanaryStarted); ok && role == "operator" {
-		return f.start(rec, ev, d)
-	}
-	r := f.state.Last
-	if r == nil {
-		return nil
-	}
-	switch d := ev.Data.(type) {
-	case *events.CanaryEnded:
-		if role == "operator" && d.CanaryID == r.Start.CanaryID && r.Over == "" {
-			r.finish(AfterEnd)
-		}
-	case *events.RollbackTriggered:
-		if (role == "operator" || role == "resolver") && d.CanaryID == r.Start.CanaryID && r.Over == "" {
-			r.finish(AfterRollback)
-		}
-	case *events.WeekClosed:
-		if role == "logger" {
-			r.ThisWeek = 0
-		}
-	case *events.ToolCalled:
-		if role == "dispatcher" && rec.Namespace == Namespace && d.Status != "denied" {
-			return f.called(rec, ev, d)
-		}
-	case *events.PredictionRecorded:
-		if role == "agent" && rec.Namespace == Namespace && r.Over == "" {
-			id := events.DerivedID(events.TypePredictionResolved, rec.Principal, ev.ID).String()
-			r.Promises[id] = &promise{}
-		}
-	case *events.PredictionResolved:
-		if role == "resolver" {
-			return f.resolved(rec, ev, d)
-		}
-	case *events.PredictionResolutionAmended:
-		if role == "resolver" {
-			return f.amended(rec, ev, d)
-		}
-	case *events.FixRechecked:
-		if role == "resolver" || role == "operator" {
-			return f.rechecked(rec, ev, d)
-		}
+// running is the canary that runs; nil without one.
+func (f *Fold) running() *rollout {
+	if r := f.state.Last; r != nil && r.Over == "" {
+		return r
 	}
 	return nil
 }
 
-// start takes a canary up, if none runs and the id is new. One whose criteria
-// make no sense is rolled back at once: it would run without them.
+// hears spares most records even the reading of their envelope.
+func (f *Fold) hears(role, namespace string) bool {
+	switch role {
+	case "operator":
+		return true
+	case "resolver", "logger":
+		return f.running() != nil
+	case "agent":
+		return f.running() != nil && namespace == Namespace
+	case "dispatcher":
+		// Once a canary is over and a call behind its end was told, nothing that is
+		// done is news until the next one starts.
+		r := f.state.Last
+		return r != nil && namespace == Namespace && !slices.Contains(r.Told, r.Over)
+	}
+	return false
+}
+
+// concerns says which types of a role that is heard have an effect.
+func (f *Fold) concerns(role, typ string) bool {
+	switch typ {
+	case events.TypeCanaryStarted:
+		return role == "operator" && f.running() == nil
+	case events.TypeCanaryEnded:
+		return role == "operator" && f.running() != nil
+	case events.TypeRollbackTriggered, events.TypeFixRechecked:
+		return (role == "operator" || role == "resolver") && f.running() != nil
+	case events.TypeWeekClosed:
+		return role == "logger"
+	case events.TypeToolCalled:
+		return role == "dispatcher"
+	case events.TypePredictionRecorded:
+		return role == "agent"
+	case events.TypePredictionResolved, events.TypePredictionResolutionAmended:
+		return role == "resolver"
+	}
+	return false
+}
+
+// effect is what a record that concerns the fold brings about.
+func (f *Fold) effect(rec *ledger.Record, role string, ev *events.Event) error {
+	r := f.state.Last
+	switch d := ev.Data.(type) {
+	case *events.CanaryStarted:
+		return f.start(rec, ev, d)
+	case *events.CanaryEnded:
+		if d.CanaryID == r.Start.CanaryID {
+			r.finish(AfterEnd)
+		}
+	case *events.RollbackTriggered:
+		if d.CanaryID == r.Start.CanaryID {
+			r.finish(AfterRollback)
+		}
+	case *events.WeekClosed:
+		r.ThisWeek = 0
+		f.forget()
+	case *events.ToolCalled:
+		return f.called(rec, ev, d)
+	case *events.PredictionRecorded:
+		id := events.DerivedID(events.TypePredictionResolved, rec.Principal, ev.ID).String()
+		if r.Promises[id] == nil {
+			r.Promises[id] = &promise{}
+		}
+	case *events.PredictionResolved:
+		return f.resolved(rec, ev, d)
+	case *events.PredictionResolutionAmended:
+		return f.amended(rec, ev, d)
+	case *events.FixRechecked:
+		return f.rechecked(rec, ev, d)
+	}
+	return nil
+}
+
+// start takes a canary up, if its id is new. One whose criteria make no sense is
+// rolled back at once: it would run without them.
 func (f *Fold) start(rec *ledger.Record, ev *events.Event, d *events.CanaryStarted) error {
-	if slices.Contains(f.state.Used, d.CanaryID) || f.state.Last != nil && f.state.Last.Over == "" {
+	if slices.Contains(f.state.Used, d.CanaryID) {
 		return nil
 	}
 	f.state.Used = append(f.state.Used, d.CanaryID)
-	f.state.Last = &rollout{Start: *d, Principal: rec.Principal, EventID: ev.ID, Promises: make(map[string]*promise)}
+	f.state.Last = &rollout{
+		Start: *d, Seq: rec.Seq, Principal: rec.Principal, EventID: ev.ID,
+		Windows: make([]window, len(d.Criteria)), Promises: make(map[string]*promise),
+	}
+	f.forget()
 	if fault := Lint(d); fault != nil {
 		return f.rollBack(rec, ev, finding{rule: Invalid, reason: fault.Error(), evidence: []ledger.Seq{rec.Seq}})
 	}
 	return nil
 }
 
+// forget lets go of what nothing can change any more, when a week is closed and
+// when a canary starts: calls that were made long ago, and predictions whose
+// amendments would come too late.
+func (f *Fold) forget() {
+	since := f.state.Now.Add(-remember)
+	if n := slices.IndexFunc(f.state.Calls, func(c *call) bool { return c.At.After(since) }); n != 0 {
+		if n < 0 {
+			n = len(f.state.Calls)
+		}
+		f.state.Calls = slices.Delete(f.state.Calls, 0, n)
+		f.index()
+	}
+	r := f.state.Last
+	for id, p := range r.Promises {
+		if p.Verdict != "" && events.TooLate(p.Cut, r.Reached) {
+			delete(r.Promises, id)
+		}
+	}
+}
+
 // finish lets go of what the criteria were computed from.
 func (r *rollout) finish(over string) {
-	r.Over, r.Calls, r.Promises = over, nil, nil
+	r.Over, r.Windows, r.Promises = over, nil, nil
 }
 
 // finding is a rule that applies, with its figures.
@@ -294,7 +392,7 @@ func (f *Fold) rollBack(rec *ledger.Record, ev *events.Event, x finding) error {
 		Version: 1, CausationID: ev.ID, Data: d,
 	})
 	if err != nil {
-		return fmt.Errorf("canary %s: %w", r.Start.CanaryID, err)
+		return fmt.Errorf("%w: %s of canary %s: %w", resolver.ErrUnencodable, x.rule, r.Start.CanaryID, err)
 	}
 	f.out = append(f.out, resolver.Emission{ID: id, Type: d.Type(), Cut: rec.Seq, Event: raw})
 	return nil

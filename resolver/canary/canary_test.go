@@ -41,6 +41,7 @@ type book struct {
 	f    *Fold
 	recs []ledger.Record
 	now  time.Time
+	cut  time.Time // of the next event, if it is another time than its record's
 	out  []resolver.Emission
 }
 
@@ -58,8 +59,11 @@ func (b *book) put(principal, namespace string, d events.Payload) (id string, se
 func (b *book) putID(id, principal, namespace string, d events.Payload) (string, ledger.Seq) {
 	b.t.Helper()
 	b.now = b.now.Add(time.Second)
-	typ := d.Type()
-	raw, err := events.Encode(&events.Event{ID: id, Source: "test", Type: typ, Time: events.FormatTime(b.now), DataSchema: events.DataSchema(typ, 1), Data: d})
+	typ, cut := d.Type(), b.now
+	if !b.cut.IsZero() {
+		cut, b.cut = b.cut, time.Time{}
+	}
+	raw, err := events.Encode(&events.Event{ID: id, Source: "test", Type: typ, Time: events.FormatTime(cut), DataSchema: events.DataSchema(typ, 1), Data: d})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -124,6 +128,11 @@ func (b *book) recheck(call, result string) ledger.Seq {
 	return seq
 }
 
+// reportedRecheck is an operator's report, which nobody saw directly.
+func (b *book) reportedRecheck(call, result string) {
+	b.put(operator, "production", &events.FixRechecked{ClaimID: "c", Result: result, Source: "operator_report", ToolCallID: &call})
+}
+
 // predict records a prediction of the canary and resolves it, unless verdict is
 // "". It returns the id of the resolution.
 func (b *book) predict(id, verdict string) (resolution string, seq ledger.Seq) {
@@ -145,8 +154,18 @@ func (b *book) resolution(id, verdict string) *events.PredictionResolved {
 	}
 }
 
+// reported is a verdict that rests on a report.
+func (b *book) reported(id, verdict, kind string) *events.PredictionResolved {
+	d := b.resolution(id, verdict)
+	d.Resolver.Kind = kind
+	return d
+}
+
 func (b *book) amend(id, supersedes, cause, verdict string) (string, ledger.Seq) {
 	r := b.resolution(id, verdict)
+	if cause == "operator_report" {
+		r = b.reported(id, verdict, "operator")
+	}
 	return b.put(judge, "production", &events.PredictionResolutionAmended{
 		PredID: id, Supersedes: supersedes, Cause: cause, Verdict: verdict, Evidence: r.Evidence, CutSeq: r.CutSeq, Engine: r.Engine,
 		CriterionSHA256: hash, RegistrySHA256: hash, Foreknowledge: "none", Scorable: true, Attribution: r.Attribution, Resolver: r.Resolver,
@@ -213,6 +232,32 @@ func TestBounds(t *testing.T) {
 		{"nor a call in another namespace", func(b *book) {
 			b.put(dispatcher, "production", &events.ToolCalled{ToolCallID: "1", Tool: "reboot", Status: "ok"})
 		}, ""},
+		{"a further record of the call that ended it", func(b *book) { b.call("1", "reboot", ""); b.call("1", "reboot", "") }, "a action_not_listed@2 [2]"},
+		{"a further record of a call behind the end", func(b *book) {
+			b.call("1", "set_flag", "")
+			b.put(operator, "production", &events.CanaryEnded{CanaryID: "a", Reason: "accepted"})
+			b.call("1", "set_flag", "")
+		}, ""},
+		{"another tool under the id of such a call", func(b *book) {
+			b.call("1", "set_flag", "")
+			b.put(operator, "production", &events.CanaryEnded{CanaryID: "a", Reason: "accepted"})
+			b.call("1", "restart", "svc/x")
+		}, "a action_after_end@4 [4]"},
+		{"a further record of it while the next one runs", func(b *book) {
+			b.call("1", "set_flag", "")
+			b.put(operator, "production", &events.CanaryEnded{CanaryID: "a", Reason: "accepted"})
+			b.start("b", capped(1))
+			b.call("1", "set_flag", "")
+			b.call("2", "set_flag", "")
+		}, ""},
+		{"and 30 days later it is another call", func(b *book) {
+			b.call("1", "set_flag", "")
+			b.put(operator, "production", &events.CanaryEnded{CanaryID: "a", Reason: "accepted"})
+			b.now = b.now.Add(remember)
+			b.start("b", capped(1))
+			b.call("1", "set_flag", "")
+			b.call("2", "set_flag", "")
+		}, "b action_beyond_cap@6 [6]"},
 		{"told once", func(b *book) { b.call("1", "reboot", ""); b.call("2", "reboot", ""); b.call("3", "reboot", "") },
 			"a action_not_listed@2 [2]; a action_after_rollback@3 [3]"},
 		{"ended", func(b *book) {
@@ -417,6 +462,43 @@ func TestLatencyRatio(t *testing.T) {
 	}
 }
 
+// A ratio that no number of an event can say is unknown, and the canary ends all the same.
+func TestLatencyRatioBeyondNumbers(t *testing.T) {
+	c := rate(LatencyRatio, 2, 1, 3600)
+	c.Baseline = ptr(minBaseline)
+	b := newBook(t)
+	b.start("a", criteria(c))
+	b.call("1", "set_flag", "", took(maxNumber))
+	d := b.rollbacks()
+	if len(d) != 1 || d[0].Rule != LatencyRatio || d[0].Value != nil || *d[0].Baseline != minBaseline || *d[0].N != 1 {
+		t.Fatalf("%s %+v", b.said(), d)
+	}
+}
+
+// TestReportsDecideNothing: a rate counts neither what was reported nor, once a
+// report has taken its place, what was there before.
+func TestReportsDecideNothing(t *testing.T) {
+	drop := rate(SuccessDrop, 50, 1, 3600)
+	drop.Baseline = ptr(1.0)
+	b := newBook(t)
+	b.start("a", criteria(rate(FailureRate, 0.5, 1, 3600), drop))
+	b.call("r", "restart", "svc/x")
+	b.reportedRecheck("r", "not_confirmed")
+	for _, kind := range []string{"operator", "sandbox"} {
+		id, _ := b.predict(kind, "")
+		b.putID(id, judge, "production", b.reported(kind, "refuted", kind))
+	}
+	id, _ := b.predict("open", "unresolved")
+	b.amend("open", id, "operator_report", "refuted")
+	if got := b.said(); got != "" {
+		t.Fatal(got)
+	}
+	b.recheck("r", "not_confirmed")
+	if d := b.rollbacks(); len(d) != 1 || d[0].Rule != SuccessDrop || *d[0].N != 1 {
+		t.Fatal(b.said())
+	}
+}
+
 func TestCorrectnessViolation(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -449,6 +531,46 @@ func TestCorrectnessViolation(t *testing.T) {
 			id, _ := b.predict("1", "confirmed")
 			b.now = b.now.Add(8 * 24 * time.Hour)
 			b.amend("1", id, "late_telemetry", "refuted")
+		}, ""},
+		{"found in time, recorded when the resolver was up again", func(b *book) {
+			id, _ := b.predict("1", "confirmed")
+			b.cut = b.now.Add(events.AmendableFor)
+			b.now = b.now.Add(30 * 24 * time.Hour)
+			b.week("2026-W52")
+			b.cut = epoch.Add(3*time.Second + events.AmendableFor)
+			b.amend("1", id, "late_telemetry", "refuted")
+		}, "a correctness_violation@5 [3 5]"},
+		{"found too late behind a resolution that was itself recorded late", func(b *book) {
+			id, _ := b.predict("1", "")
+			b.cut = b.now
+			b.now = b.now.Add(5 * 24 * time.Hour)
+			b.putID(id, judge, "production", b.resolution("1", "confirmed"))
+			b.now = b.now.Add(3 * 24 * time.Hour)
+			b.amend("1", id, "late_telemetry", "refuted")
+		}, ""},
+		{"of what an operator had reported", func(b *book) {
+			id, _ := b.predict("1", "unresolved")
+			id, _ = b.amend("1", id, "operator_report", "confirmed")
+			b.amend("1", id, "late_telemetry", "refuted")
+		}, ""},
+		{"of what a sandbox had reported", func(b *book) {
+			id, _ := b.predict("1", "")
+			b.putID(id, judge, "production", b.reported("1", "confirmed", "sandbox"))
+			b.amend("1", id, "late_telemetry", "refuted")
+		}, ""},
+		{"reported to be refuted", func(b *book) {
+			id, _ := b.predict("1", "confirmed")
+			b.amend("1", id, "operator_report", "refuted")
+		}, ""},
+		{"a repair that was reported not to hold", func(b *book) {
+			b.call("r", "restart", "svc/x")
+			b.recheck("r", "confirmed")
+			b.reportedRecheck("r", "not_confirmed")
+		}, ""},
+		{"a repair that had been reported to hold", func(b *book) {
+			b.call("r", "restart", "svc/x")
+			b.reportedRecheck("r", "confirmed")
+			b.recheck("r", "not_confirmed")
 		}, ""},
 		{"refuted, then confirmed", func(b *book) {
 			id, _ := b.predict("1", "refuted")
@@ -507,6 +629,7 @@ func TestLint(t *testing.T) {
 		{"drop without baseline", events.CanaryCriterion{Metric: SuccessDrop, Threshold: two, MinN: n, WindowS: w}, false},
 		{"drop from over one", events.CanaryCriterion{Metric: SuccessDrop, Threshold: two, Baseline: two, MinN: n, WindowS: w}, false},
 		{"latency", events.CanaryCriterion{Metric: LatencyRatio, Threshold: two, Baseline: two, MinN: n, WindowS: w, Tool: ptr("x")}, true},
+		{"latency beside next to nothing", events.CanaryCriterion{Metric: LatencyRatio, Threshold: two, Baseline: ptr(1e-9), MinN: n, WindowS: w}, false},
 		{"latency without baseline", events.CanaryCriterion{Metric: LatencyRatio, Threshold: two, MinN: n, WindowS: w}, false},
 		{"another metric", events.CanaryCriterion{Metric: "mood", Threshold: two, MinN: n, WindowS: w}, false},
 	} {
@@ -520,6 +643,29 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// TestLintBoundsTheCap, and what is wrong with everything still fits the event.
+func TestLintBoundsTheCap(t *testing.T) {
+	for _, c := range []struct {
+		n  int64
+		ok bool
+	}{{0, true}, {maxCap, true}, {maxCap + 1, false}} {
+		err := Lint(&events.CanaryStarted{CapPerWeek: c.n})
+		if (err == nil) != c.ok || err != nil && !strings.HasPrefix(err.Error(), "/cap_per_week: ") {
+			t.Errorf("%d: %v", c.n, err)
+		}
+	}
+	b := newBook(t)
+	b.start("a", capped(maxCap+1), func(d *events.CanaryStarted) {
+		d.Criteria = nil
+		for range 16 {
+			d.Criteria = append(d.Criteria, events.CanaryCriterion{Metric: SuccessDrop, Threshold: ptr(1.0), MinN: ptr(int64(1)), WindowS: ptr(int64(1))})
+		}
+	})
+	if d := b.rollbacks(); len(d) != 1 || strings.Count(d[0].Reason, "\n") != 16 {
+		t.Errorf("%+v", d)
+	}
+}
+
 // TestOrder: records come in ledger order.
 func TestOrder(t *testing.T) {
 	b := newBook(t)
@@ -530,7 +676,10 @@ func TestOrder(t *testing.T) {
 }
 
 func TestRestoreRefusesOthers(t *testing.T) {
-	for _, raw := range []string{"", "null0", `{"seq":1,"mood":2}`, `[]`} {
+	for _, raw := range []string{
+		"", "null0", `{"seq":1,"mood":2}`, `[]`,
+		`{"seq":1,"calls":[{"id":"1","tool":"x","seq":1}]}`, `{"seq":1,"last":{"start":{"criteria":[{"metric":"latency_ratio"}]}}}`,
+	} {
 		if err := testFold().Restore([]byte(raw)); err == nil {
 			t.Errorf("%q was taken", raw)
 		}
@@ -559,6 +708,9 @@ func genBook(t *rapid.T) *book {
 			tool := rapid.SampledFrom([]string{"set_flag", "set_flag", "set_flag", "set_flag", "restart", "drop"}).Draw(t, "tool")
 			b.call(id, tool, "svc/x", took(float64(n*40)))
 		case "recheck":
+			if n == 9 {
+				b.reportedRecheck("1", "not_confirmed")
+			}
 			b.recheck(id, rapid.SampledFrom([]string{"confirmed", "not_confirmed", "inconclusive"}).Draw(t, "result"))
 		case "predict":
 			p := fmt.Sprint("p", i)
@@ -566,12 +718,15 @@ func genBook(t *rapid.T) *book {
 		case "amend":
 			if ps := slices.Sorted(maps.Keys(last)); len(ps) > 0 {
 				p := ps[n%len(ps)]
-				last[p], _ = b.amend(p, last[p], "late_telemetry", rapid.SampledFrom([]string{"confirmed", "refuted"}).Draw(t, "verdict"))
+				last[p], _ = b.amend(p, last[p], rapid.SampledFrom([]string{"late_telemetry", "late_telemetry", "operator_report", "engine"}).Draw(t, "cause"), rapid.SampledFrom([]string{"confirmed", "refuted"}).Draw(t, "verdict"))
 			}
 		case "week":
 			b.week("2026-W48")
 		case "wait":
 			b.now = b.now.Add(time.Duration(n*5) * time.Second)
+			if n == 9 {
+				b.now = b.now.Add(remember / 2)
+			}
 		}
 	}
 	return b
@@ -647,7 +802,7 @@ func TestGolden(t *testing.T) {
 	}
 	var s state
 	raw, err := b.f.Save()
-	if err != nil || json.Unmarshal(raw, &s) != nil || s.Last.Over != AfterRollback || len(s.Last.Calls) > 0 {
+	if err != nil || json.Unmarshal(raw, &s) != nil || s.Last.Over != AfterRollback || len(s.Last.Windows)+len(s.Last.Promises) > 0 {
 		t.Errorf("%s, %v", raw, err)
 	}
 }

@@ -3,7 +3,6 @@ package canary
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"assay/events"
@@ -11,12 +10,25 @@ import (
 	"assay/resolver"
 )
 
-// maxWindow keeps a window within what a duration can say.
-const maxWindow = 10 * 365 * 24 * 3600
+const (
+	// maxWindow keeps a window within what a duration can say, in seconds.
+	maxWindow = 10 * 365 * 24 * 3600
+	// minBaseline is the least latency that another is compared with, in
+	// milliseconds: next to nothing at all everything is slow.
+	minBaseline = 0.001
+	// maxNumber is the largest number that an event may hold.
+	maxNumber = 1 << 53
+	// maxCap is the most calls in a week of what is still a bounded rollout. It
+	// bounds what the fold remembers.
+	maxCap = 10_000
+)
 
-// Lint says what is wrong with a canary's criteria; nil if nothing is.
+// Lint says what is wrong with a canary's cap and criteria; nil if nothing is.
 func Lint(d *events.CanaryStarted) error {
 	var errs []error
+	if d.CapPerWeek > maxCap {
+		errs = append(errs, fmt.Errorf("/cap_per_week: at most %d calls a week are a bounded rollout", maxCap))
+	}
 	for i, c := range d.Criteria {
 		if err := lint(c); err != nil {
 			errs = append(errs, fmt.Errorf("/criteria/%d: %s: %w", i, c.Metric, err))
@@ -53,8 +65,8 @@ func lint(c events.CanaryCriterion) error {
 			return errors.New("baseline is a fraction over 0, threshold is in percentage points")
 		}
 	case LatencyRatio:
-		if c.Baseline == nil || *c.Baseline <= 0 {
-			return errors.New("baseline must be over 0 milliseconds")
+		if c.Baseline == nil || *c.Baseline < minBaseline {
+			return fmt.Errorf("baseline must be %v milliseconds or more", minBaseline)
 		}
 	default:
 		return errors.New("no such metric")
@@ -64,9 +76,14 @@ func lint(c events.CanaryCriterion) error {
 
 // called holds a tool call against the canary's bounds.
 func (f *Fold) called(rec *ledger.Record, ev *events.Event, d *events.ToolCalled) error {
+	if d.Status == "denied" || f.calls[callKey{d.ToolCallID, d.Tool}] != nil {
+		return nil // it did nothing, or its first record counts
+	}
 	r := f.state.Last
-	if slices.ContainsFunc(r.Calls, func(c *call) bool { return c.ID == d.ToolCallID && c.Tool == d.Tool }) {
-		return nil // the first record of a call counts
+	if r.Over == "" {
+		c := &call{ID: d.ToolCallID, Tool: d.Tool, Seq: rec.Seq, At: f.state.Now}
+		f.state.Calls = append(f.state.Calls, c)
+		f.add(c)
 	}
 	r.ThisWeek++
 	if rule, why := r.bound(d); rule != "" {
@@ -82,7 +99,15 @@ func (f *Fold) called(rec *ledger.Record, ev *events.Event, d *events.ToolCalled
 		}
 		return f.rollBack(rec, ev, x)
 	}
-	r.Calls = append(r.Calls, &call{ID: d.ToolCallID, Tool: d.Tool, Seq: rec.Seq, At: rec.RecordedAt, LatencyMS: latency(d)})
+	ms := latency(d)
+	if ms == nil {
+		return nil
+	}
+	for i, c := range r.Start.Criteria {
+		if c.Metric == LatencyRatio && (c.Tool == nil || *c.Tool == d.Tool) {
+			r.Windows[i].add(value{Seq: rec.Seq, At: f.state.Now, Bad: *ms / *c.Baseline > *c.Threshold, MS: *ms})
+		}
+	}
 	return f.criteria(rec, ev, LatencyRatio)
 }
 
@@ -123,20 +148,30 @@ func (r *rollout) bound(d *events.ToolCalled) (rule, why string) {
 
 // resolved notes a prediction's verdict; of several resolutions the first counts.
 func (f *Fold) resolved(rec *ledger.Record, ev *events.Event, d *events.PredictionResolved) error {
-	p := f.state.Last.Promises[ev.ID]
+	r, cut := f.state.Last, events.CutTime(ev, rec.RecordedAt)
+	r.reach(cut)
+	p := r.Promises[ev.ID]
 	if p == nil || p.Verdict != "" {
 		return nil
 	}
-	*p = promise{Verdict: d.Verdict, Seq: rec.Seq, At: rec.RecordedAt, Resolved: rec.RecordedAt}
-	return f.criteria(rec, ev, FailureRate)
+	p.Cut = cut
+	return f.rule(rec, ev, p, d.Verdict, d.Resolver)
+}
+
+// reach moves up to where the resolver has published.
+func (r *rollout) reach(cut time.Time) {
+	if cut.After(r.Reached) {
+		r.Reached = cut
+	}
 }
 
 // amended changes a verdict. What comes too late is a note, and another
 // engine's opinion moves nothing but the place of the last change.
 func (f *Fold) amended(rec *ledger.Record, ev *events.Event, d *events.PredictionResolutionAmended) error {
-	r := f.state.Last
+	r, cut := f.state.Last, events.CutTime(ev, rec.RecordedAt)
+	r.reach(cut)
 	p := r.Promises[d.Supersedes]
-	if p == nil || p.Verdict == "" || rec.RecordedAt.After(p.Resolved.Add(resolver.AmendableFor)) {
+	if p == nil || p.Verdict == "" || events.TooLate(p.Cut, cut) {
 		return nil
 	}
 	delete(r.Promises, d.Supersedes)
@@ -144,155 +179,140 @@ func (f *Fold) amended(rec *ledger.Record, ev *events.Event, d *events.Predictio
 	if d.Cause == "engine" {
 		return nil
 	}
+	return f.rule(rec, ev, p, d.Verdict, d.Resolver)
+}
+
+// rule gives a prediction its present verdict.
+func (f *Fold) rule(rec *ledger.Record, ev *events.Event, p *promise, verdict string, by events.ResolverIdentity) error {
+	if by.IsReport() {
+		verdict = resolver.Unresolved
+	}
 	before := *p
-	p.Verdict, p.Seq, p.At = d.Verdict, rec.Seq, rec.RecordedAt
-	if before.Verdict == resolver.Confirmed && d.Verdict == resolver.Refuted {
-		return f.violated(rec, ev, "a confirmed prediction turned out to be refuted", before.Seq)
+	p.Verdict, p.Seq = verdict, rec.Seq
+	decided := verdict == resolver.Confirmed || verdict == resolver.Refuted
+	f.replace(FailureRate, before.Seq, value{Seq: rec.Seq, At: f.state.Now, Bad: verdict == resolver.Refuted}, decided)
+	if before.Verdict == resolver.Confirmed && verdict == resolver.Refuted {
+		return f.violated(rec, ev, FailureRate, "a confirmed prediction turned out to be refuted", before.Seq)
 	}
 	return f.criteria(rec, ev, FailureRate)
 }
 
 // rechecked notes whether a repair of the canary held.
 func (f *Fold) rechecked(rec *ledger.Record, ev *events.Event, d *events.FixRechecked) error {
-	r := f.state.Last
-	if d.ToolCallID == nil || d.Result == "inconclusive" {
+	if d.ToolCallID == nil || d.Result == "inconclusive" || !d.Direct {
 		return nil
 	}
-	i := slices.IndexFunc(r.Calls, func(c *call) bool { return c.ID == *d.ToolCallID })
-	if i < 0 {
+	c := f.byID[*d.ToolCallID]
+	if c == nil || c.Seq < f.state.Last.Seq {
 		return nil
 	}
-	c, held := r.Calls[i], d.Result == "confirmed"
+	held := d.Result == "confirmed"
 	before, at := c.Held, c.Checked
-	c.Held, c.CheckedAt, c.Checked = &held, rec.RecordedAt, rec.Seq
+	c.Held, c.Checked = &held, rec.Seq
+	f.replace(SuccessDrop, at, value{Seq: rec.Seq, At: f.state.Now, Bad: !held}, true)
 	if before != nil && *before && !held {
-		return f.violated(rec, ev, "a repair that had held no longer does", at)
+		return f.violated(rec, ev, SuccessDrop, "a repair that had held no longer does", at)
 	}
 	return f.criteria(rec, ev, SuccessDrop)
 }
 
-// violated ends the canary if it has the criterion for it.
-func (f *Fold) violated(rec *ledger.Record, ev *events.Event, reason string, before ledger.Seq) error {
+// replace puts a value, if it counts, where the one of record old was in the
+// windows of a metric; 0 is none.
+func (f *Fold) replace(metric string, old ledger.Seq, v value, counts bool) {
+	r := f.state.Last
+	for i, c := range r.Start.Criteria {
+		if c.Metric != metric {
+			continue
+		}
+		r.Windows[i].remove(old)
+		if counts {
+			r.Windows[i].add(v)
+		}
+	}
+}
+
+// violated ends the canary if it has the criterion for it, and otherwise looks at
+// those of the metric that changed.
+func (f *Fold) violated(rec *ledger.Record, ev *events.Event, metric, reason string, before ledger.Seq) error {
 	for _, c := range f.state.Last.Start.Criteria {
 		if c.Metric == Violation {
 			return f.rollBack(rec, ev, finding{rule: Violation, reason: reason, evidence: []ledger.Seq{before, rec.Seq}})
 		}
 	}
-	return f.criteria(rec, ev, "")
+	return f.criteria(rec, ev, metric)
 }
 
-// criteria looks at those of a metric, or at all, in their order.
+// criteria looks at those of a metric, in their order, up to the first that
+// applies.
 func (f *Fold) criteria(rec *ledger.Record, ev *events.Event, metric string) error {
 	r := f.state.Last
-	for _, c := range r.Start.Criteria {
-		if r.Over != "" {
-			return nil
-		}
-		if metric != "" && c.Metric != metric {
+	for i, c := range r.Start.Criteria {
+		if c.Metric != metric {
 			continue
 		}
-		var x *finding
-		since := f.state.Now.Add(-time.Duration(orZero(c.WindowS)) * time.Second)
-		switch c.Metric {
-		case FailureRate:
-			x = r.failureRate(c, since)
-		case SuccessDrop:
-			x = r.successDrop(c, since)
-		case LatencyRatio:
-			x = r.latencyRatio(c, since)
+		w := &r.Windows[i]
+		w.expire(f.state.Now.Add(-time.Duration(*c.WindowS) * time.Second))
+		if w.N < *c.MinN {
+			continue
 		}
+		x := measure(c, w)
 		if x == nil {
 			continue
 		}
-		x.rule, x.threshold, x.baseline = c.Metric, c.Threshold, c.Baseline
-		if err := f.rollBack(rec, ev, *x); err != nil {
-			return err
-		}
+		n := w.N
+		x.rule, x.threshold, x.baseline, x.n, x.evidence = metric, c.Threshold, c.Baseline, &n, w.seqs()
+		return f.rollBack(rec, ev, *x)
 	}
 	return nil
-}
-
-func orZero(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
 }
 
 // rounding is how far a rate may fall short of its threshold by arithmetic:
 // 0.70 − 0.65 is not 0.05 in binary.
 const rounding = 1e-9
 
-func (r *rollout) failureRate(c events.CanaryCriterion, since time.Time) *finding {
-	var n, refuted int64
-	var seqs []ledger.Seq
-	for _, p := range r.Promises {
-		if !p.At.After(since) || p.Verdict != resolver.Confirmed && p.Verdict != resolver.Refuted {
-			continue
-		}
-		n++
-		seqs = append(seqs, p.Seq)
-		if p.Verdict == resolver.Refuted {
-			refuted++
-		}
+// measure holds what is in the window of a criterion against its threshold; nil
+// when it does not apply.
+func measure(c events.CanaryCriterion, w *window) *finding {
+	switch c.Metric {
+	case FailureRate:
+		return failureRate(c, w)
+	case SuccessDrop:
+		return successDrop(c, w)
 	}
-	if n < *c.MinN {
-		return nil
-	}
-	rate := float64(refuted) / float64(n)
+	return latencyRatio(c, w)
+}
+
+func failureRate(c events.CanaryCriterion, w *window) *finding {
+	rate := float64(w.Bad) / float64(w.N)
 	if rate < *c.Threshold-rounding {
 		return nil
 	}
-	return &finding{reason: fmt.Sprintf("%d of %d predictions were refuted", refuted, n), value: &rate, n: &n, evidence: seqs}
+	return &finding{reason: fmt.Sprintf("%d of %d predictions were refuted", w.Bad, w.N), value: &rate}
 }
 
-func (r *rollout) successDrop(c events.CanaryCriterion, since time.Time) *finding {
-	var n, held int64
-	var seqs []ledger.Seq
-	for _, k := range r.Calls {
-		if k.Held == nil || !k.CheckedAt.After(since) {
-			continue
-		}
-		n++
-		seqs = append(seqs, k.Checked)
-		if *k.Held {
-			held++
-		}
-	}
-	if n < *c.MinN {
-		return nil
-	}
-	drop := (*c.Baseline - float64(held)/float64(n)) * 100
+func successDrop(c events.CanaryCriterion, w *window) *finding {
+	held := w.N - w.Bad
+	drop := (*c.Baseline - float64(held)/float64(w.N)) * 100
 	if drop < *c.Threshold-rounding {
 		return nil
 	}
 	return &finding{
-		reason: fmt.Sprintf("%d of %d repairs held, %.4g points under the baseline of %.4g", held, n, drop, *c.Baseline),
-		value:  &drop, n: &n, evidence: seqs,
+		reason: fmt.Sprintf("%d of %d repairs held, %.4g points under the baseline of %.4g", held, w.N, drop, *c.Baseline),
+		value:  &drop,
 	}
 }
 
-func (r *rollout) latencyRatio(c events.CanaryCriterion, since time.Time) *finding {
-	var known []float64
-	var seqs []ledger.Seq
-	for _, k := range r.Calls {
-		if k.LatencyMS != nil && k.At.After(since) && (c.Tool == nil || *c.Tool == k.Tool) {
-			known = append(known, *k.LatencyMS)
-			seqs = append(seqs, k.Seq)
-		}
-	}
-	n := int64(len(known))
-	if n < *c.MinN {
+// latencyRatio needs no order until it applies: the 95th percentile is over the
+// limit when fewer latencies than its rank are within.
+func latencyRatio(c events.CanaryCriterion, w *window) *finding {
+	rank := (95*w.N + 99) / 100 // ⌈0.95 n⌉
+	if w.N-w.Bad >= rank {
 		return nil
 	}
-	slices.Sort(known)
-	p95 := known[(95*n+99)/100-1] // rank ⌈0.95 n⌉
-	ratio := p95 / *c.Baseline
-	if ratio <= *c.Threshold {
-		return nil
+	p95 := w.latencies()[rank-1]
+	x := &finding{reason: fmt.Sprintf("the 95th percentile of %d latencies is %.6g ms, the baseline %.6g ms", w.N, p95, *c.Baseline)}
+	if ratio := p95 / *c.Baseline; ratio <= maxNumber {
+		x.value = &ratio
 	}
-	return &finding{
-		reason: fmt.Sprintf("the 95th percentile of %d latencies is %.6g ms, the baseline %.6g ms", n, p95, *c.Baseline),
-		value:  &ratio, n: &n, evidence: seqs,
-	}
+	return x
 }

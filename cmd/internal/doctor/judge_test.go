@@ -40,6 +40,7 @@ func TestStatuses(t *testing.T) {
 		{"resolver behind", node.Status{Resolver: &node.ResolverStatus{Applied: 5}}, want{"resolver", Warn, "50000 records are signed"}},
 		{"resolver differs", node.Status{Resolver: &node.ResolverStatus{Differed: 1}}, want{"resolver", Warn, "1 stored events differ"}},
 		{"resolver skips", node.Status{Resolver: &node.ResolverStatus{Skipped: 1}}, want{"resolver", Warn, "1 records do not decode"}},
+		{"resolver cannot say", node.Status{Resolver: &node.ResolverStatus{Unsaid: 1}}, want{"resolver", Fail, "1 rollbacks that the ledger calls for"}},
 		{"telemetry lost", node.Status{Telemetry: &node.TelemetryStatus{Received: 3, Lost: 1}}, want{"telemetry", Warn, "1 lost"}},
 		{"gateway", gatewayOf(node.SpoolStatus{}), want{"gateway", OK, "nothing is spooled"}},
 		{"spooled", gatewayOf(node.SpoolStatus{Stats: spool.Stats{Events: 3, Bytes: 900, Limit: 1000}}), want{"gateway", Warn, "3 events in 900 of 1000 bytes"}},

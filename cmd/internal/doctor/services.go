@@ -181,6 +181,9 @@ func (e *exam) resolver(r *node.ResolverStatus) {
 	if r.Skipped > 0 {
 		e.add(check, Warn, fmt.Sprintf("%d records do not decode", r.Skipped), "upgrade the resolver: a newer build wrote them")
 	}
+	if r.Unsaid > 0 {
+		e.add(check, Fail, fmt.Sprintf("%d rollbacks that the ledger calls for are not written", r.Unsaid), "end the canary by hand (`canary.ended`); the resolver's log names record and rule")
+	}
 }
 
 func (e *exam) telemetry(t *node.TelemetryStatus) {

@@ -2,7 +2,6 @@ package node
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,15 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
 	"assay/events"
 	"assay/events/publish"
-	"assay/internal/principal"
 	"assay/ledger"
 	"assay/ledger/logger"
-	"assay/ledger/stream"
 	"assay/projector/ledgertest"
 	"assay/projector/metric"
 	"assay/schema"
@@ -147,44 +143,18 @@ func (c pastClock) Wall() time.Time { return c.Clock.Wall().Add(-c.ago) }
 // inThePast opens a ledger and lets do publish to it, some time ago.
 func inThePast(t *testing.T, dir Dir, offline string, ago time.Duration, do func(hub *Hub)) {
 	t.Helper()
-	ctx := t.Context()
-	if _, err := Init(ctx, InitConfig{Dir: dir, OfflineDir: offline, Origin: "example.com/log", RenderOnly: true}); err != nil {
+	clock := pastClock{logger.SystemClock(), ago}
+	if _, err := Init(t.Context(), InitConfig{
+		Dir: dir, OfflineDir: offline, Origin: "example.com/log", WeekZone: "Europe/Berlin", Clock: clock, Software: "test", Log: zerolog.Nop(),
+	}); err != nil {
 		t.Fatal(err)
 	}
-	file, err := principal.Load(principal.Dir(dir).Principals())
+	u, err := StartUp(t.Context(), UpConfig{Dir: dir, Software: "test", Clock: clock, Seal: time.Hour, Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = onBroker(ctx, dir, "", zerolog.Nop(), func(hub *Hub, s *stream.Stream) error {
-		if err := createStreams(ctx, hub, offline); err != nil {
-			return err
-		}
-		cfg := logger.Config{
-			Dir: string(dir.Logger()), Stream: s, Software: "test", Clock: pastClock{logger.SystemClock(), ago}, WeekZone: "Europe/Berlin", Log: zerolog.Nop(),
-		}
-		if err := logger.Genesis(ctx, cfg, strings.Repeat("0", 64)); err != nil {
-			return err
-		}
-		l, err := logger.Open(ctx, cfg)
-		if err != nil {
-			return err
-		}
-		in, err := l.Listen(func(opts ...nats.Option) (*nats.Conn, error) {
-			return hub.ConnectInProcess(principal.LoggerIntake, opts...)
-		}, file.Principals)
-		if err != nil {
-			return errors.Join(err, l.Close())
-		}
-		running, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- l.Run(running) }()
-		do(hub)
-		stop()
-		err = <-ended
-		in.Close()
-		return errors.Join(err, l.Close())
-	})
-	if err != nil {
+	do(u.Hub)
+	if err := u.Stop(); err != nil {
 		t.Fatal(err)
 	}
 }

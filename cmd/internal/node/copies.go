@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/internal/durable"
+	"assay/internal/versioned"
 )
 
 // copiesVersion is the format of copies.json that this build writes and reads.
@@ -86,11 +87,8 @@ func Copies(dir Dir) ([]Copy, error) {
 		return nil, err
 	}
 	var c copies
-	if err := json.Unmarshal(raw, &c, json.RejectUnknownMembers(true)); err != nil {
+	if err := versioned.Decode(raw, copiesVersion, &c); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir.copies(), err)
-	}
-	if c.V != copiesVersion {
-		return nil, fmt.Errorf("%s: version %d, want %d", dir.copies(), c.V, copiesVersion)
 	}
 	return c.Copies, nil
 }

@@ -45,8 +45,10 @@ type InitConfig struct {
 	// RenderOnly stops before anything is written to a broker, so that an
 	// external one can be started on the configuration.
 	RenderOnly bool
-	Log        zerolog.Logger
-	Software   string
+	// Clock dates record 1; nil is the host's.
+	Clock    logger.Clock
+	Log      zerolog.Logger
+	Software string
 }
 
 // InitReport is what init made or found.
@@ -200,7 +202,7 @@ func openLedger(ctx context.Context, c InitConfig, services *principal.Services)
 		}
 		sum := sha256.Sum256([]byte(services.Recovery))
 		err = logger.Genesis(ctx, logger.Config{
-			Dir: string(c.Dir.Logger()), Stream: s, Software: c.Software, Log: c.Log, WeekZone: c.WeekZone,
+			Dir: string(c.Dir.Logger()), Stream: s, Software: c.Software, Log: c.Log, WeekZone: c.WeekZone, Clock: c.Clock,
 		}, ledger.Hash(sum).String())
 		if err != nil {
 			return err

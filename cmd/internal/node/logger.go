@@ -99,7 +99,7 @@ func (l *Logger) open(ctx context.Context) error {
 		open = logger.OpenStandby
 	}
 	opened, err := open(ctx, logger.Config{
-		Dir: string(l.cfg.Dir.Logger()), Stream: l.stream, Witnesses: policy, Software: l.cfg.Software, Log: l.cfg.Log, Instance: l.cfg.Instance,
+		Dir: string(l.cfg.Dir.Logger()), Stream: l.stream, Witnesses: policy, Software: l.cfg.Software, Log: l.cfg.Log, Instance: l.cfg.Instance, Clock: l.cfg.Clock,
 		FreeBytes: l.room, LowWater: l.cfg.lowWater(), Observer: l.cfg.observer,
 		Quarantine: func(who string, raw []byte) {
 			// Bounded and best effort: the record of the rejection is what counts.

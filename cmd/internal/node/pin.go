@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"assay/internal/durable"
+	"assay/internal/versioned"
 	"assay/ledger"
 )
 
@@ -44,7 +45,7 @@ func LoadPin(path string) (*Pin, error) {
 		return nil, err
 	}
 	var p Pin
-	if err := json.Unmarshal(raw, &p, json.RejectUnknownMembers(true)); err != nil {
+	if err := versioned.Decode(raw, PinVersion, &p); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", path, ErrPin, err)
 	}
 	if err := p.validate(); err != nil {
@@ -54,9 +55,6 @@ func LoadPin(path string) (*Pin, error) {
 }
 
 func (p *Pin) validate() error {
-	if p.V != PinVersion {
-		return fmt.Errorf("version %d, want %d", p.V, PinVersion)
-	}
 	key, err := note.NewVerifier(p.Key)
 	if err != nil {
 		return err

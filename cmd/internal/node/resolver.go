@@ -133,6 +133,7 @@ type ResolverStatus struct {
 	Applied  ledger.Seq `json:"applied"`  // last record folded
 	Differed uint64     `json:"differed"` // stored events that this build would write otherwise
 	Skipped  uint64     `json:"skipped"`  // records that do not decode
+	Unsaid   uint64     `json:"unsaid"`   // rollbacks that were called for and cannot be encoded or were refused, since the start
 	// The rest is of when it was last caught up with a checkpoint: ledger time,
 	// how many predictions are not settled, when the first of them was recorded,
 	// how many are settled and amendable, how many segments had samples that came
@@ -149,7 +150,7 @@ type ResolverStatus struct {
 func (r *Resolver) StatusOf() *ResolverStatus {
 	st := r.Stats()
 	return &ResolverStatus{
-		Applied: r.Applied(), Differed: r.Differed(), Skipped: r.Skipped(),
+		Applied: r.Applied(), Differed: r.Differed(), Skipped: r.Skipped(), Unsaid: r.Unsaid(),
 		LedgerTime: st.LedgerTime, Open: st.Open, Oldest: st.Oldest, Amendable: st.Amendable, TooLate: st.TooLate, Watermarks: st.Watermarks,
 	}
 }

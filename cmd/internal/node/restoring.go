@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"assay/internal/durable"
+	"assay/internal/versioned"
 	"assay/ledger/logger"
 	"assay/ledger/stream"
 )
@@ -38,11 +39,8 @@ func (d Dir) restoring() (*restoring, error) {
 		return nil, err
 	}
 	var m restoring
-	if err := json.Unmarshal(raw, &m, json.RejectUnknownMembers(true)); err != nil {
+	if err := versioned.Decode(raw, restoringVersion, &m); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if m.V != restoringVersion {
-		return nil, fmt.Errorf("%s: version %d, want %d", path, m.V, restoringVersion)
 	}
 	return &m, nil
 }

@@ -33,6 +33,8 @@ type UpConfig struct {
 	// is served alone.
 	Standby  bool
 	Instance string
+	// Clock dates what the logger appends; nil is the host's.
+	Clock logger.Clock
 	// Watch are pids whose memory and life the host sensor reads from the start.
 	Watch []int
 	// Sources runs the adapter of every source of the registry that has one.

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/rs/zerolog"
+
+	"assay/cmd/internal/node"
+	"assay/ledger/logger"
+)
+
+// pastClock is the host's clock some time ago.
+type pastClock struct {
+	logger.Clock
+	ago time.Duration
+}
+
+func (c pastClock) Wall() time.Time { return c.Clock.Wall().Add(-c.ago) }
+
+// TestAuditSampleIsPublished: in a house that has closed a week the sample goes into
+// the ledger once, whoever asks for it again gets the first receipt, and what is
+// published holds.
+func TestAuditSampleIsPublished(t *testing.T) {
+	c := command{t, filepath.Join(t.TempDir(), "ledger")}
+	clock := pastClock{logger.SystemClock(), 14 * 24 * time.Hour}
+	if _, err := node.Init(t.Context(), node.InitConfig{Dir: node.Dir(c.dir), OfflineDir: t.TempDir(), Clock: clock, Software: "test", Log: zerolog.Nop()}); err != nil {
+		t.Fatal(err)
+	}
+	up := func(clock logger.Clock) (stop func()) {
+		u, err := node.StartUp(t.Context(), node.UpConfig{Dir: node.Dir(c.dir), Software: "test", Seal: time.Hour, Clock: clock, Log: zerolog.Nop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			if err := u.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	stop := up(clock)
+	for i := range 3 {
+		c.must(0, fmt.Sprintf(`{"type":"claim.recorded","data":{"context":{},"claim_id":"claim-%d","status":"asserted","proposition":{"variable":"v","value":"x"}}}`, i), "emit")
+		c.must(0, fmt.Sprintf(`{"type":"fix.rechecked","data":{"context":{},"claim_id":"claim-%d","result":"confirmed","source":"instrument","direct":true}}`, i), "emit", "--as", "operator/main")
+	}
+	stop()
+
+	defer up(nil)()
+	deadline := time.Now().Add(30 * time.Second)
+	sample := func(args ...string) (r sampleResult) {
+		t.Helper()
+		code, out, errs := c.run("", append([]string{"--json", "audit", "sample"}, args...)...)
+		for code != 0 && strings.Contains(errs, node.ErrUnsigned.Error()) && time.Now().Before(deadline) { // the checkpoint follows once a second
+			time.Sleep(50 * time.Millisecond)
+			code, out, errs = c.run("", append([]string{"--json", "audit", "sample"}, args...)...)
+		}
+		if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil {
+			t.Fatalf("exit %d, %v\n%s%s", code, err, out, errs)
+		}
+		return r
+	}
+	if r := sample("--dry-run"); r.Published || r.Seq != nil || len(r.Sample.Strata[0].Cases) != 3 {
+		t.Fatalf("%+v", r)
+	}
+	c.must(3, "", "audit", "check") // nothing was published
+	c.must(1, "", "audit", "sample", "--as", "operator/nobody")
+	c.must(3, "", "audit", "check")
+
+	first := sample("--successes", "2")
+	if !first.Published || first.Seq == nil || len(first.Leaf) != 64 || first.RecordedAt == "" || len(first.Sample.Strata[0].Cases) != 2 {
+		t.Fatalf("%+v", first)
+	}
+	for _, args := range [][]string{{"--successes", "2"}, {"--successes", "2", "--week", first.Sample.Week}, {"--successes", "2", "--dry-run"}} {
+		if again := sample(args...); !again.Published || *again.Seq != *first.Seq || again.Leaf != first.Leaf || again.RecordedAt != first.RecordedAt {
+			t.Errorf("%v: %+v, first %+v", args, again, first)
+		}
+	}
+	if out := c.must(1, "", "audit", "sample"); !strings.Contains(out, fmt.Sprintf("was sampled by operator/main in record %d, and otherwise: stratum 1", *first.Seq)) {
+		t.Error(out)
+	}
+	if out := c.must(0, "", "audit", "check"); !strings.Contains(out, fmt.Sprintf("match       record %d (operator/main)", *first.Seq)) {
+		t.Error(out)
+	}
+	shown := c.must(0, "", "show", fmt.Sprint(*first.Seq))
+	for _, want := range []string{first.Leaf, `"audit.sampled"`, `"author": "operator/main"`, first.Sample.Seed, first.Sample.Week} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no %s in\n%s", want, shown)
+		}
+	}
+	// Another namespace is another sample.
+	if r := sample("--namespace", "shadow"); *r.Seq == *first.Seq || r.Sample.Namespace != "shadow" || r.Sample.Strata[0].Population != 0 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,70 @@
+package view_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"assay/events"
+	"assay/ledger"
+	"assay/projector"
+	"assay/projector/ledgertest"
+	"assay/projector/view"
+)
+
+func TestEpisodes(t *testing.T) {
+	l := ledgertest.New()
+	gate := &events.GateChosen{Action: "KNOW"}
+	put := func(who, n string) ledger.Seq {
+		return l.Put(who, prod, gate, ledgertest.Episode("ep"), ledgertest.Sequence(n))
+	}
+	for _, n := range []string{"3", "4", "8", "6", "6", "4", "1", "x", "9"} {
+		put(piper, n)
+	}
+	put(worker, "1") // another source's numbers are its own
+	l.Put(piper, prod, gate, ledgertest.Episode("ep"), ledgertest.At(l.Now().Add(view.MaxSkew+time.Second)))
+	last := l.Put(piper, prod, gate, ledgertest.Episode("ep"), ledgertest.At(l.Now().Add(view.MaxSkew)))
+	l.Put(piper, prod, gate, ledgertest.At(l.Now().Add(time.Hour)))
+	l.Put(piper, "sandbox", gate, ledgertest.Episode("ep"))
+	fold(t, l, func(s *projector.State) {
+		e := must[*view.Episode](t)(view.GetEpisode(s, prod, "ep"))
+		if e.FirstSeq != 1 || e.LastSeq != last || e.Records != 12 || e.Counts["gate.chosen"] != 12 || e.Skewed != 1 {
+			t.Errorf("%+v", e)
+		}
+		var got []view.SourceSequence
+		if err := view.ListSequences(s, prod, "ep", func(q *view.SourceSequence) error { got = append(got, *q); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		want := view.SourceSequence{
+			Namespace: prod, EpisodeID: "ep", Principal: piper, Source: "urn:test:" + piper, First: 1, Last: 9, Records: 8,
+			Missing: []view.Range{{2, 2}, {5, 5}, {7, 7}}, Late: 2, Repeats: 2, Malformed: 1,
+		}
+		if len(got) != 2 || !reflect.DeepEqual(got[0], want) {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+		skews := 0
+		if err := view.ListSkews(s, prod, func(*view.Skew) error { skews++; return nil }); err != nil || skews != 2 {
+			t.Errorf("%d skewed records, %v", skews, err)
+		}
+	})
+}
+
+// TestSequenceGapsAreBounded: a source that leaves every other number out does
+// not make its entry grow for ever.
+func TestSequenceGapsAreBounded(t *testing.T) {
+	l := ledgertest.New()
+	for n := range 200 {
+		l.Put(piper, prod, &events.GateChosen{Action: "KNOW"}, ledgertest.Episode("ep"), ledgertest.Sequence(fmt.Sprint(2*n)))
+	}
+	fold(t, l, func(s *projector.State) {
+		if err := view.ListSequences(s, prod, "ep", func(q *view.SourceSequence) error {
+			if len(q.Missing) != 64 || q.Forgotten != 199-64 {
+				t.Errorf("%d ranges, %d forgotten", len(q.Missing), q.Forgotten)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
