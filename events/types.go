@@ -84,269 +84,42 @@ var registry = map[typeVersion]constructor{
 	{TypeRollbackTriggered, 1}:           decodeAs[RollbackTriggered],
 }
 
-// Type is "ledger.opened".
-func (*LedgerOpened) Type() string { return TypeLedgerOpened }
+// The wire name of each payload, under Payload.Type.
 
-// Type is "ledger.foreign_acknowledged".
-func (*ForeignAcknowledged) Type() string { return TypeForeignAcknowledged }
-
-// Type is "ledger.key_rotated".
-func (*LedgerKeyRotated) Type() string { return TypeLedgerKeyRotated }
-
-// Type is "ledger.restored".
-func (*LedgerRestored) Type() string { return TypeLedgerRestored }
-
-// Type is "blob.erased".
-func (*BlobErased) Type() string { return TypeBlobErased }
-
-// Type is "logger.started".
-func (*LoggerStarted) Type() string { return TypeLoggerStarted }
-
-// Type is "intake.rejected".
-func (*IntakeRejected) Type() string { return TypeIntakeRejected }
-
-// Type is "clock.ticked".
-func (*ClockTicked) Type() string { return TypeClockTicked }
-
-// Type is "clock.stepped".
-func (*ClockStepped) Type() string { return TypeClockStepped }
-
-// Type is "clock.confirmed".
-func (*ClockConfirmed) Type() string { return TypeClockConfirmed }
-
-// Type is "opportunity.detected".
-func (*OpportunityDetected) Type() string { return TypeOpportunityDetected }
-
-// Type is "gate.chosen".
-func (*GateChosen) Type() string { return TypeGateChosen }
-
-// Type is "claim.recorded".
-func (*ClaimRecorded) Type() string { return TypeClaimRecorded }
-
-// Type is "claim.revised".
-func (*ClaimRevised) Type() string { return TypeClaimRevised }
-
-// Type is "tool.called".
-func (*ToolCalled) Type() string { return TypeToolCalled }
-
-// Type is "experiment.proposed".
-func (*ExperimentProposed) Type() string { return TypeExperimentProposed }
-
-// Type is "experiment.executed".
-func (*ExperimentExecuted) Type() string { return TypeExperimentExecuted }
-
-// Type is "experiment.observed".
-func (*ExperimentObserved) Type() string { return TypeExperimentObserved }
-
-// Type is "prediction.recorded".
-func (*PredictionRecorded) Type() string { return TypePredictionRecorded }
-
-// Type is "prediction.withdrawn".
-func (*PredictionWithdrawn) Type() string { return TypePredictionWithdrawn }
-
-// Type is "prediction.armed".
-func (*PredictionArmed) Type() string { return TypePredictionArmed }
-
-// Type is "prediction.resolved".
-func (*PredictionResolved) Type() string { return TypePredictionResolved }
-
-// Type is "prediction.resolution_amended".
+func (*LedgerOpened) Type() string                { return TypeLedgerOpened }
+func (*ForeignAcknowledged) Type() string         { return TypeForeignAcknowledged }
+func (*LedgerKeyRotated) Type() string            { return TypeLedgerKeyRotated }
+func (*LedgerRestored) Type() string              { return TypeLedgerRestored }
+func (*BlobErased) Type() string                  { return TypeBlobErased }
+func (*LoggerStarted) Type() string               { return TypeLoggerStarted }
+func (*IntakeRejected) Type() string              { return TypeIntakeRejected }
+func (*ClockTicked) Type() string                 { return TypeClockTicked }
+func (*ClockStepped) Type() string                { return TypeClockStepped }
+func (*ClockConfirmed) Type() string              { return TypeClockConfirmed }
+func (*OpportunityDetected) Type() string         { return TypeOpportunityDetected }
+func (*GateChosen) Type() string                  { return TypeGateChosen }
+func (*ClaimRecorded) Type() string               { return TypeClaimRecorded }
+func (*ClaimRevised) Type() string                { return TypeClaimRevised }
+func (*ToolCalled) Type() string                  { return TypeToolCalled }
+func (*ExperimentProposed) Type() string          { return TypeExperimentProposed }
+func (*ExperimentExecuted) Type() string          { return TypeExperimentExecuted }
+func (*ExperimentObserved) Type() string          { return TypeExperimentObserved }
+func (*PredictionRecorded) Type() string          { return TypePredictionRecorded }
+func (*PredictionWithdrawn) Type() string         { return TypePredictionWithdrawn }
+func (*PredictionArmed) Type() string             { return TypePredictionArmed }
+func (*PredictionResolved) Type() string          { return TypePredictionResolved }
 func (*PredictionResolutionAmended) Type() string { return TypePredictionResolutionAmended }
-
-// Type is "outcome.recorded".
-func (*OutcomeRecorded) Type() string { return TypeOutcomeRecorded }
-
-// Type is "fix.rechecked".
-func (*FixRechecked) Type() string { return TypeFixRechecked }
-
-// Type is "graph.written".
-func (*GraphWritten) Type() string { return TypeGraphWritten }
-
-// Type is "telemetry.sealed".
-func (*TelemetrySealed) Type() string { return TypeTelemetrySealed }
-
-// Type is "hypotheses.recorded".
-func (*HypothesesRecorded) Type() string { return TypeHypothesesRecorded }
-
-// Type is "query.selected".
-func (*QuerySelected) Type() string { return TypeQuerySelected }
-
-// Type is "query.executed".
-func (*QueryExecuted) Type() string { return TypeQueryExecuted }
-
-// Type is "evidence.delivered".
-func (*EvidenceDelivered) Type() string { return TypeEvidenceDelivered }
-
-// Type is "detector.scanned".
-func (*DetectorScanned) Type() string { return TypeDetectorScanned }
-
-// Type is "week.closed".
-func (*WeekClosed) Type() string { return TypeWeekClosed }
-
-// Type is "audit.sampled".
-func (*AuditSampled) Type() string { return TypeAuditSampled }
-
-// Type is "canary.started".
-func (*CanaryStarted) Type() string { return TypeCanaryStarted }
-
-// Type is "canary.ended".
-func (*CanaryEnded) Type() string { return TypeCanaryEnded }
-
-// Type is "rollback.triggered".
-func (*RollbackTriggered) Type() string { return TypeRollbackTriggered }
-
-// Type is the wire name that the event came with.
-func (u *Unknown) Type() string { return u.TypeName }
-
-// Common is the context block.
-func (p *LedgerOpened) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ForeignAcknowledged) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *LedgerKeyRotated) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *LedgerRestored) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *BlobErased) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *LoggerStarted) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *IntakeRejected) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClockTicked) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClockStepped) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClockConfirmed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *OpportunityDetected) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *GateChosen) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClaimRecorded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClaimRevised) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ToolCalled) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ExperimentProposed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ExperimentExecuted) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ExperimentObserved) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionRecorded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionWithdrawn) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionArmed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionResolved) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionResolutionAmended) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *OutcomeRecorded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *FixRechecked) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *GraphWritten) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *TelemetrySealed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *HypothesesRecorded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *QuerySelected) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *QueryExecuted) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *EvidenceDelivered) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *DetectorScanned) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *WeekClosed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *AuditSampled) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *CanaryStarted) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *CanaryEnded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *RollbackTriggered) Common() *Context { return &p.Context }
-
-// Common is empty: nothing is known of an unknown type's data.
-func (*Unknown) Common() *Context { return &Context{} }
-
-func (*LedgerOpened) sealed()                {}
-func (*ForeignAcknowledged) sealed()         {}
-func (*LedgerKeyRotated) sealed()            {}
-func (*LedgerRestored) sealed()              {}
-func (*BlobErased) sealed()                  {}
-func (*LoggerStarted) sealed()               {}
-func (*IntakeRejected) sealed()              {}
-func (*ClockTicked) sealed()                 {}
-func (*ClockStepped) sealed()                {}
-func (*ClockConfirmed) sealed()              {}
-func (*OpportunityDetected) sealed()         {}
-func (*GateChosen) sealed()                  {}
-func (*ClaimRecorded) sealed()               {}
-func (*ClaimRevised) sealed()                {}
-func (*ToolCalled) sealed()                  {}
-func (*ExperimentProposed) sealed()          {}
-func (*ExperimentExecuted) sealed()          {}
-func (*ExperimentObserved) sealed()          {}
-func (*PredictionRecorded) sealed()          {}
-func (*PredictionWithdrawn) sealed()         {}
-func (*PredictionArmed) sealed()             {}
-func (*PredictionResolved) sealed()          {}
-func (*PredictionResolutionAmended) sealed() {}
-func (*OutcomeRecorded) sealed()             {}
-func (*FixRechecked) sealed()                {}
-func (*GraphWritten) sealed()                {}
-func (*TelemetrySealed) sealed()             {}
-func (*HypothesesRecorded) sealed()          {}
-func (*QuerySelected) sealed()               {}
-func (*QueryExecuted) sealed()               {}
-func (*EvidenceDelivered) sealed()           {}
-func (*DetectorScanned) sealed()             {}
-func (*WeekClosed) sealed()                  {}
-func (*AuditSampled) sealed()                {}
-func (*CanaryStarted) sealed()               {}
-func (*CanaryEnded) sealed()                 {}
-func (*RollbackTriggered) sealed()           {}
-func (*Unknown) sealed()                     {}
+func (*OutcomeRecorded) Type() string             { return TypeOutcomeRecorded }
+func (*FixRechecked) Type() string                { return TypeFixRechecked }
+func (*GraphWritten) Type() string                { return TypeGraphWritten }
+func (*TelemetrySealed) Type() string             { return TypeTelemetrySealed }
+func (*HypothesesRecorded) Type() string          { return TypeHypothesesRecorded }
+func (*QuerySelected) Type() string               { return TypeQuerySelected }
+func (*QueryExecuted) Type() string               { return TypeQueryExecuted }
+func (*EvidenceDelivered) Type() string           { return TypeEvidenceDelivered }
+func (*DetectorScanned) Type() string             { return TypeDetectorScanned }
+func (*WeekClosed) Type() string                  { return TypeWeekClosed }
+func (*AuditSampled) Type() string                { return TypeAuditSampled }
+func (*CanaryStarted) Type() string               { return TypeCanaryStarted }
+func (*CanaryEnded) Type() string                 { return TypeCanaryEnded }
+func (*RollbackTriggered) Type() string           { return TypeRollbackTriggered }
