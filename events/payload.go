@@ -83,6 +83,39 @@ type Freshness struct {
 	SupersededBy *string `json:"superseded_by,omitzero"`
 }
 
+// Limit is how much may be used. A nil field is a limit that nobody stated.
+type Limit struct {
+	Tokens    *int64   `json:"tokens,omitzero"`
+	ToolCalls *int64   `json:"tool_calls,omitzero"`
+	Steps     *int64   `json:"steps,omitzero"`
+	Seconds   *float64 `json:"seconds,omitzero"`
+	CostUSD   *float64 `json:"cost_usd,omitzero"`
+	Until     *string  `json:"until,omitzero"` // RFC 3339
+}
+
+// Sampling is how a model's tokens are drawn. A nil field was left to the
+// provider.
+type Sampling struct {
+	Temperature *float64 `json:"temperature,omitzero"`
+	TopP        *float64 `json:"top_p,omitzero"`
+	MaxTokens   *int64   `json:"max_tokens,omitzero"`
+	Seed        *string  `json:"seed,omitzero"` // decimal digits
+}
+
+// Interval is a confidence interval.
+type Interval struct {
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Level  float64 `json:"level"` // such as 0.95
+	Method *string `json:"method,omitzero"`
+}
+
+// Exclusion is a case that is left out of a run. It is counted and named.
+type Exclusion struct {
+	CaseID string `json:"case_id"`
+	Code   string `json:"code"` // why
+}
+
 // LedgerOpened is record 1: it names the log and commits to its keys.
 type LedgerOpened struct {
 	Context           `json:"context"`
@@ -449,18 +482,20 @@ type FixRechecked struct {
 // GraphWritten is one write to the agent's causal graph (C9, P5).
 type GraphWritten struct {
 	Context       `json:"context"`
-	Op            string   `json:"op"` // add, update, remove
-	Cause         string   `json:"cause"`
-	Effect        string   `json:"effect"`
-	RelationKind  *string  `json:"relation_kind,omitzero"`
-	Polarity      *string  `json:"polarity,omitzero"`
-	Condition     *string  `json:"condition,omitzero"`
-	Status        *string  `json:"status,omitzero"`
-	SourceID      *string  `json:"source_id,omitzero"`
-	ObservedAt    *string  `json:"observed_at,omitzero"`
-	Scope         *string  `json:"scope,omitzero"`
-	ContraryIDs   []string `json:"contrary_ids,omitzero"`
-	SourceClaimID *string  `json:"source_claim_id,omitzero"`
+	Op            string      `json:"op"` // add, update, remove
+	Cause         string      `json:"cause"`
+	Effect        string      `json:"effect"`
+	RelationKind  *string     `json:"relation_kind,omitzero"`
+	Polarity      *string     `json:"polarity,omitzero"`
+	Condition     *string     `json:"condition,omitzero"`
+	Status        *string     `json:"status,omitzero"`
+	SourceID      *string     `json:"source_id,omitzero"`
+	ObservedAt    *string     `json:"observed_at,omitzero"`
+	Scope         *string     `json:"scope,omitzero"`
+	ContraryIDs   []string    `json:"contrary_ids,omitzero"`
+	SourceClaimID *string     `json:"source_claim_id,omitzero"`
+	EdgeID        *string     `json:"edge_id,omitzero"`
+	Provenance    *Provenance `json:"provenance,omitzero"`
 }
 
 // TelemetrySealed names a sealed segment of one source's samples.

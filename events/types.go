@@ -39,6 +39,50 @@ const (
 	TypeCanaryStarted               = "canary.started"
 	TypeCanaryEnded                 = "canary.ended"
 	TypeRollbackTriggered           = "rollback.triggered"
+	TypeOpportunityLabelled         = "opportunity.labelled"
+	TypeToolsOffered                = "tools.offered"
+	TypeAbductionStarted            = "abduction.started"
+	TypeAbductionCompleted          = "abduction.completed"
+	TypeAbductionFailed             = "abduction.failed"
+	TypeBeliefCreated               = "belief.created"
+	TypeBeliefChallenged            = "belief.challenged"
+	TypeBeliefRevised               = "belief.revised"
+	TypeBeliefSuperseded            = "belief.superseded"
+	TypeLineageChanged              = "lineage.changed"
+	TypeBeliefRead                  = "belief.read"
+	TypeBeliefTransformed           = "belief.transformed"
+	TypeContradictionDetected       = "contradiction.detected"
+	TypeContradictionOwned          = "contradiction.owned"
+	TypeContradictionInvestigated   = "contradiction.investigated"
+	TypeContradictionResolved       = "contradiction.resolved"
+	TypeContradictionScoped         = "contradiction.scoped"
+	TypeContradictionUnresolved     = "contradiction.unresolved"
+	TypeFindingWritten              = "finding.written"
+	TypeFindingDelivered            = "finding.delivered"
+	TypeFindingWithheld             = "finding.withheld"
+	TypeFindingRated                = "finding.rated"
+	TypeEpisodeRecorded             = "episode.recorded"
+	TypeUsageRecorded               = "usage.recorded"
+	TypePriceRecorded               = "price.recorded"
+	TypeRunStarted                  = "run.started"
+	TypeRunFinished                 = "run.finished"
+	TypeIsolationCounted            = "isolation.counted"
+	TypeControlRecorded             = "control.recorded"
+	TypeProbeRecorded               = "probe.recorded"
+	TypeCaseCommitted               = "case.committed"
+	TypeCaseRevealed                = "case.revealed"
+	TypeResponseRecorded            = "response.recorded"
+	TypeScoreRecorded               = "score.recorded"
+	TypePreregistrationCommitted    = "preregistration.committed"
+	TypeCohortOpened                = "cohort.opened"
+	TypeCohortExposed               = "cohort.exposed"
+	TypeCohortRetired               = "cohort.retired"
+	TypeLeakageScanned              = "leakage.scanned"
+	TypeDecisionRecorded            = "decision.recorded"
+	TypeFlagChanged                 = "flag.changed"
+	TypeApprovalRequested           = "approval.requested"
+	TypeApprovalGranted             = "approval.granted"
+	TypeAuditLabelled               = "audit.labelled"
 )
 
 // registry says how the data of each type and version that was ever written
@@ -82,6 +126,50 @@ var registry = map[typeVersion]constructor{
 	{TypeCanaryStarted, 1}:               decodeAs[CanaryStarted],
 	{TypeCanaryEnded, 1}:                 decodeAs[CanaryEnded],
 	{TypeRollbackTriggered, 1}:           decodeAs[RollbackTriggered],
+	{TypeOpportunityLabelled, 1}:         decodeAs[OpportunityLabelled],
+	{TypeToolsOffered, 1}:                decodeAs[ToolsOffered],
+	{TypeAbductionStarted, 1}:            decodeAs[AbductionStarted],
+	{TypeAbductionCompleted, 1}:          decodeAs[AbductionCompleted],
+	{TypeAbductionFailed, 1}:             decodeAs[AbductionFailed],
+	{TypeBeliefCreated, 1}:               decodeAs[BeliefCreated],
+	{TypeBeliefChallenged, 1}:            decodeAs[BeliefChallenged],
+	{TypeBeliefRevised, 1}:               decodeAs[BeliefRevised],
+	{TypeBeliefSuperseded, 1}:            decodeAs[BeliefSuperseded],
+	{TypeLineageChanged, 1}:              decodeAs[LineageChanged],
+	{TypeBeliefRead, 1}:                  decodeAs[BeliefRead],
+	{TypeBeliefTransformed, 1}:           decodeAs[BeliefTransformed],
+	{TypeContradictionDetected, 1}:       decodeAs[ContradictionDetected],
+	{TypeContradictionOwned, 1}:          decodeAs[ContradictionOwned],
+	{TypeContradictionInvestigated, 1}:   decodeAs[ContradictionInvestigated],
+	{TypeContradictionResolved, 1}:       decodeAs[ContradictionResolved],
+	{TypeContradictionScoped, 1}:         decodeAs[ContradictionScoped],
+	{TypeContradictionUnresolved, 1}:     decodeAs[ContradictionUnresolved],
+	{TypeFindingWritten, 1}:              decodeAs[FindingWritten],
+	{TypeFindingDelivered, 1}:            decodeAs[FindingDelivered],
+	{TypeFindingWithheld, 1}:             decodeAs[FindingWithheld],
+	{TypeFindingRated, 1}:                decodeAs[FindingRated],
+	{TypeEpisodeRecorded, 1}:             decodeAs[EpisodeRecorded],
+	{TypeUsageRecorded, 1}:               decodeAs[UsageRecorded],
+	{TypePriceRecorded, 1}:               decodeAs[PriceRecorded],
+	{TypeRunStarted, 1}:                  decodeAs[RunStarted],
+	{TypeRunFinished, 1}:                 decodeAs[RunFinished],
+	{TypeIsolationCounted, 1}:            decodeAs[IsolationCounted],
+	{TypeControlRecorded, 1}:             decodeAs[ControlRecorded],
+	{TypeProbeRecorded, 1}:               decodeAs[ProbeRecorded],
+	{TypeCaseCommitted, 1}:               decodeAs[CaseCommitted],
+	{TypeCaseRevealed, 1}:                decodeAs[CaseRevealed],
+	{TypeResponseRecorded, 1}:            decodeAs[ResponseRecorded],
+	{TypeScoreRecorded, 1}:               decodeAs[ScoreRecorded],
+	{TypePreregistrationCommitted, 1}:    decodeAs[PreregistrationCommitted],
+	{TypeCohortOpened, 1}:                decodeAs[CohortOpened],
+	{TypeCohortExposed, 1}:               decodeAs[CohortExposed],
+	{TypeCohortRetired, 1}:               decodeAs[CohortRetired],
+	{TypeLeakageScanned, 1}:              decodeAs[LeakageScanned],
+	{TypeDecisionRecorded, 1}:            decodeAs[DecisionRecorded],
+	{TypeFlagChanged, 1}:                 decodeAs[FlagChanged],
+	{TypeApprovalRequested, 1}:           decodeAs[ApprovalRequested],
+	{TypeApprovalGranted, 1}:             decodeAs[ApprovalGranted],
+	{TypeAuditLabelled, 1}:               decodeAs[AuditLabelled],
 }
 
 // The wire name of each payload, under Payload.Type.
@@ -123,3 +211,47 @@ func (*AuditSampled) Type() string                { return TypeAuditSampled }
 func (*CanaryStarted) Type() string               { return TypeCanaryStarted }
 func (*CanaryEnded) Type() string                 { return TypeCanaryEnded }
 func (*RollbackTriggered) Type() string           { return TypeRollbackTriggered }
+func (*OpportunityLabelled) Type() string         { return TypeOpportunityLabelled }
+func (*ToolsOffered) Type() string                { return TypeToolsOffered }
+func (*AbductionStarted) Type() string            { return TypeAbductionStarted }
+func (*AbductionCompleted) Type() string          { return TypeAbductionCompleted }
+func (*AbductionFailed) Type() string             { return TypeAbductionFailed }
+func (*BeliefCreated) Type() string               { return TypeBeliefCreated }
+func (*BeliefChallenged) Type() string            { return TypeBeliefChallenged }
+func (*BeliefRevised) Type() string               { return TypeBeliefRevised }
+func (*BeliefSuperseded) Type() string            { return TypeBeliefSuperseded }
+func (*LineageChanged) Type() string              { return TypeLineageChanged }
+func (*BeliefRead) Type() string                  { return TypeBeliefRead }
+func (*BeliefTransformed) Type() string           { return TypeBeliefTransformed }
+func (*ContradictionDetected) Type() string       { return TypeContradictionDetected }
+func (*ContradictionOwned) Type() string          { return TypeContradictionOwned }
+func (*ContradictionInvestigated) Type() string   { return TypeContradictionInvestigated }
+func (*ContradictionResolved) Type() string       { return TypeContradictionResolved }
+func (*ContradictionScoped) Type() string         { return TypeContradictionScoped }
+func (*ContradictionUnresolved) Type() string     { return TypeContradictionUnresolved }
+func (*FindingWritten) Type() string              { return TypeFindingWritten }
+func (*FindingDelivered) Type() string            { return TypeFindingDelivered }
+func (*FindingWithheld) Type() string             { return TypeFindingWithheld }
+func (*FindingRated) Type() string                { return TypeFindingRated }
+func (*EpisodeRecorded) Type() string             { return TypeEpisodeRecorded }
+func (*UsageRecorded) Type() string               { return TypeUsageRecorded }
+func (*PriceRecorded) Type() string               { return TypePriceRecorded }
+func (*RunStarted) Type() string                  { return TypeRunStarted }
+func (*RunFinished) Type() string                 { return TypeRunFinished }
+func (*IsolationCounted) Type() string            { return TypeIsolationCounted }
+func (*ControlRecorded) Type() string             { return TypeControlRecorded }
+func (*ProbeRecorded) Type() string               { return TypeProbeRecorded }
+func (*CaseCommitted) Type() string               { return TypeCaseCommitted }
+func (*CaseRevealed) Type() string                { return TypeCaseRevealed }
+func (*ResponseRecorded) Type() string            { return TypeResponseRecorded }
+func (*ScoreRecorded) Type() string               { return TypeScoreRecorded }
+func (*PreregistrationCommitted) Type() string    { return TypePreregistrationCommitted }
+func (*CohortOpened) Type() string                { return TypeCohortOpened }
+func (*CohortExposed) Type() string               { return TypeCohortExposed }
+func (*CohortRetired) Type() string               { return TypeCohortRetired }
+func (*LeakageScanned) Type() string              { return TypeLeakageScanned }
+func (*DecisionRecorded) Type() string            { return TypeDecisionRecorded }
+func (*FlagChanged) Type() string                 { return TypeFlagChanged }
+func (*ApprovalRequested) Type() string           { return TypeApprovalRequested }
+func (*ApprovalGranted) Type() string             { return TypeApprovalGranted }
+func (*AuditLabelled) Type() string               { return TypeAuditLabelled }
