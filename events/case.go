@@ -31,12 +31,14 @@ type ResponseRecorded struct {
 	Context        `json:"context"`
 	RunID          string    `json:"run_id"`
 	CaseID         string    `json:"case_id"`
-	Stage          *int64    `json:"stage,omitzero"`        // from 1
-	RunIndex       *int64    `json:"run_index,omitzero"`    // of the repetition, from 0
-	Status         string    `json:"status"`                // parsed, malformed, empty, timeout, crash
-	SchemaValid    *bool     `json:"schema_valid,omitzero"` // it is what the answer format asks for
+	Stage          *int64    `json:"stage,omitzero"`         // from 1
+	RunIndex       *int64    `json:"run_index,omitzero"`     // of the repetition, from 0
+	Status         string    `json:"status"`                 // parsed, malformed, empty, timeout, crash
+	SchemaValid    *bool     `json:"schema_valid,omitzero"`  // it is what the answer format asks for
+	PromptSHA256   *string   `json:"prompt_sha256,omitzero"` // hex, of all that the model was sent
 	RawRef         *string   `json:"raw_ref,omitzero"`
 	RawSHA256      *string   `json:"raw_sha256,omitzero"`    // hex, of the text as it came
+	ParsedRef      *string   `json:"parsed_ref,omitzero"`    // all that was parsed; Answer has what is scored
 	Answer         *Answer   `json:"answer,omitzero"`        // nil: nothing could be parsed
 	DeliveredIDs   []string  `json:"delivered_ids,omitzero"` // evidence put before the agent up to here
 	Provider       *string   `json:"provider,omitzero"`

@@ -7,7 +7,9 @@ type PreregistrationCommitted struct {
 	PreregID       string      `json:"prereg_id"`
 	CandidateID    *string     `json:"candidate_id,omitzero"`
 	CohortID       *string     `json:"cohort_id,omitzero"`
-	Arms           []string    `json:"arms"` // the control first
+	Families       []string    `json:"families,omitzero"`      // of tasks that it is about
+	Arms           []string    `json:"arms"`                   // the control first
+	ConfigSHA256   *string     `json:"config_sha256,omitzero"` // hex, of how the arms are set up
 	Endpoint       Endpoint    `json:"endpoint"`
 	Guardrails     []Guardrail `json:"guardrails"`
 	N              int64       `json:"n"` // independent clusters

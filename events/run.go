@@ -29,6 +29,7 @@ type RunStarted struct {
 	Budget          *Limit      `json:"budget,omitzero"` // of each case
 	Cases           *int64      `json:"cases,omitzero"`
 	Repetitions     *int64      `json:"repetitions,omitzero"`
+	PriceIDs        []string    `json:"price_ids,omitzero"`  // that its cost is reckoned by
 	Exclusions      []Exclusion `json:"exclusions,omitzero"` // nil: not known; empty: none
 	ManifestRef     *string     `json:"manifest_ref,omitzero"`
 }

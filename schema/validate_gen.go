@@ -4361,7 +4361,7 @@ func (s *scan) flagChanged() bool {
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "flag":
 			s.once(&seen, 1)
-			ok = s.text(1, 256)
+			ok = s.match(&pattern0, 0, 128)
 		case "new_value":
 			s.once(&seen, 2)
 			ok = s.text(1, 256)
@@ -5504,8 +5504,11 @@ func (s *scan) preregistrationCommitted() bool {
 		case "cohort_id":
 			s.once(&seen, 11)
 			ok = s.null() || s.match(&pattern0, 0, 128)
-		case "confirmatory":
+		case "config_sha256":
 			s.once(&seen, 12)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "confirmatory":
+			s.once(&seen, 13)
 			ok = s.null() || s.boolean()
 		case "context":
 			s.once(&seen, 0)
@@ -5513,23 +5516,26 @@ func (s *scan) preregistrationCommitted() bool {
 		case "endpoint":
 			s.once(&seen, 3)
 			ok = s.preregistrationCommittedEndpoint()
+		case "families":
+			s.once(&seen, 14)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
 		case "guardrails":
 			s.once(&seen, 4)
 			ok = s.array(0, 32, (*scan).preregistrationCommittedGuardrailsItem)
 		case "limit":
-			s.once(&seen, 13)
+			s.once(&seen, 15)
 			ok = s.null() || s.commonLimit()
 		case "n":
 			s.once(&seen, 5)
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 		case "power":
-			s.once(&seen, 14)
+			s.once(&seen, 16)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "prereg_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
 		case "rollback":
-			s.once(&seen, 15)
+			s.once(&seen, 17)
 			ok = s.null() || s.text(0, 2000)
 		case "stopping_rule":
 			s.once(&seen, 6)
@@ -5915,32 +5921,38 @@ func (s *scan) responseRecorded() bool {
 		case "model_version":
 			s.once(&seen, 12)
 			ok = s.null() || s.text(1, 256)
-		case "provider":
+		case "parsed_ref":
 			s.once(&seen, 13)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "prompt_sha256":
+			s.once(&seen, 14)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "provider":
+			s.once(&seen, 15)
 			ok = s.null() || s.text(1, 256)
 		case "raw_ref":
-			s.once(&seen, 14)
+			s.once(&seen, 16)
 			ok = s.null() || s.match(&pattern6, 0, 71)
 		case "raw_sha256":
-			s.once(&seen, 15)
+			s.once(&seen, 17)
 			ok = s.null() || s.match(&pattern4, 0, 64)
 		case "run_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
 		case "run_index":
-			s.once(&seen, 16)
+			s.once(&seen, 18)
 			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 		case "sampling":
-			s.once(&seen, 17)
+			s.once(&seen, 19)
 			ok = s.null() || s.commonSampling()
 		case "schema_valid":
-			s.once(&seen, 18)
+			s.once(&seen, 20)
 			ok = s.null() || s.boolean()
 		case "snapshot_sha256":
-			s.once(&seen, 19)
+			s.once(&seen, 21)
 			ok = s.null() || s.match(&pattern4, 0, 64)
 		case "stage":
-			s.once(&seen, 20)
+			s.once(&seen, 22)
 			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 		case "status":
 			s.once(&seen, 3)
@@ -6215,29 +6227,32 @@ func (s *scan) runStarted() bool {
 		case "prereg_id":
 			s.once(&seen, 21)
 			ok = s.null() || s.match(&pattern0, 0, 128)
-		case "provider":
+		case "price_ids":
 			s.once(&seen, 22)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "provider":
+			s.once(&seen, 23)
 			ok = s.null() || s.text(1, 256)
 		case "repetitions":
-			s.once(&seen, 23)
+			s.once(&seen, 24)
 			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 		case "run_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
 		case "sampling":
-			s.once(&seen, 24)
+			s.once(&seen, 25)
 			ok = s.null() || s.commonSampling()
 		case "scorer_sha256":
-			s.once(&seen, 25)
+			s.once(&seen, 26)
 			ok = s.null() || s.match(&pattern4, 0, 64)
 		case "snapshot_sha256":
-			s.once(&seen, 26)
+			s.once(&seen, 27)
 			ok = s.null() || s.match(&pattern4, 0, 64)
 		case "split":
 			s.once(&seen, 3)
 			ok = s.enum(words34)
 		case "subject_commit":
-			s.once(&seen, 27)
+			s.once(&seen, 28)
 			ok = s.null() || s.text(1, 256)
 		default:
 			ok = s.unknown(name, off)
