@@ -20,7 +20,8 @@ type Payload interface {
 
 // Context is the common block of every data (C8 8.2, EP). A nil field is
 // unknown; it is never read as zero or as the empty string. Each payload embeds
-// it, under the name that it has on the wire.
+// it, under the name that it has on the wire; its fields are read as
+// p.Context.Stage, since some payloads have a field of that name too.
 type Context struct {
 	Author         *string  `json:"author,omitzero"`
 	Component      *string  `json:"component,omitzero"`
