@@ -39,6 +39,7 @@ var rooms = map[string][]string{
 	"internal/stats":      {},
 	"cmd":                 {"*"},
 	"bench":               {"*"},
+	"bench/calc":          {"internal/stats"},
 }
 
 // libraries names those who may import a library directly.
