@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"pgregory.net/rapid"
 )
 
 // small limits for tests of the limits.
@@ -185,7 +186,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func codeOf(tb testing.TB, reply string) string {
+func codeOf(tb rapid.TB, reply string) string {
 	tb.Helper()
 	var r struct {
 		OK    *bool `json:"ok"`
@@ -316,6 +317,50 @@ func FuzzAnswer(f *testing.F) {
 			if code == BadJSON || string(reply.ID) != string(request.ID) {
 				t.Fatalf("reply %s to id %s", got, request.ID)
 			}
+		}
+	})
+}
+
+// Requests with the right members and extreme values: no reply but one of the
+// documented kinds, and none that JSON could not hold.
+func TestExtremes(t *testing.T) {
+	shapes := map[string][]string{ // a name in capitals is a list
+		"proportion_ci": {"k", "n", "alpha"}, "binomial_test": {"k", "n", "p"}, "brier": {"P", "Y"}, "log_loss": {"P", "Y", "clamp"},
+		"auroc": {"P", "Y"}, "ece": {"P", "Y", "bins"}, "bootstrap": {"DATA", "n_boot", "confidence", "seed"},
+		"tost":  {"m", "mu", "sd", "n", "m1", "m2", "sd1", "sd2", "n1", "n2", "low", "high", "X", "Y", "eps", "successes", "alpha", "P_ALT"},
+		"power": {"discordance", "effect", "half_width", "alpha", "power"},
+	}
+	words := map[string][]string{
+		"method": {"wilson", "clopper_pearson", "agresti_coull"}, "norm": {"l1", "l2", "max"}, "design": {"paired_binary", "precision"},
+		"kind": {"one_sample_t", "welch_t", "paired_t", "z_proportion", "binomial_tost_power"},
+	}
+	numbers := []float64{
+		0, 1, 2, 3, 7, 400, 999_999, 1_000_000, 0.5, 0.05, 0.95, 1e-6, 1 - 1e-6, 5e-324, 1e-300, 1e-17, math.Nextafter(1, 0), 1e17, 1e155, 1e308,
+		-1, -0.5, -5e-324, -1e155, -1e308,
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.SampledFrom(numbers)
+		name := rapid.SampledFrom(slices.Sorted(maps.Keys(shapes))).Draw(t, "op")
+		request := map[string]any{"op": name}
+		for word, values := range words {
+			request[word] = rapid.SampledFrom(values).Draw(t, word)
+		}
+		size := rapid.IntRange(0, 4).Draw(t, "size")
+		for _, field := range shapes[name] {
+			if lower := strings.ToLower(field); lower == field {
+				request[field] = number.Draw(t, field)
+			} else {
+				request[lower] = rapid.SliceOfN(number, size, size).Draw(t, field)
+			}
+		}
+		line, err := json.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := string(Answer(line, Limits{Cost: 1e6, Line: 1 << 16}))
+		code := codeOf(t, got)
+		if code != "" && code != "bad_request" && code != "too_large" || strings.Contains(got, "finite number") {
+			t.Fatalf("%s\n%s", line, got)
 		}
 	})
 }

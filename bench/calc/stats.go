@@ -83,7 +83,7 @@ func proportionCI(r *struct {
 	n := c.capped("/n", r.N, 0, most)
 	k := c.count("/k", r.K, 0, n)
 	alpha := c.between("/alpha", or(r.Alpha, 0.05), 0, 1)
-	return done(1, func() any {
+	return done(tailCost, func() any {
 		var iv stats.Interval
 		var ok bool
 		switch method {
@@ -106,7 +106,7 @@ func binomialTest(r *struct {
 	n := c.capped("/n", r.N, 0, stats.MaxCount)
 	k := c.count("/k", r.K, 0, n)
 	p := c.within("/p", r.P, 0, 1)
-	return done(1, func() any {
+	return done(tailCost, func() any {
 		v, ok := stats.BinomialTest(k, n, p)
 		return struct {
 			TwoSided *float64 `json:"two_sided_p"`
@@ -151,7 +151,7 @@ func mcnemar(r *struct {
 	if b+d > stats.MaxCount {
 		c.note(TooLarge, "/table", "the limit is %d discordant pairs", stats.MaxCount)
 	}
-	return done(1, func() any {
+	return done(tailCost, func() any {
 		t, ok := stats.McNemar(b, d)
 		return struct {
 			Exact       *float64 `json:"exact_p"`
@@ -441,14 +441,14 @@ func (r *tostRequest) oneSample(c *checker) plan {
 	sd := c.within("/sd", r.SD, 0, math.MaxFloat64)
 	n := c.capped("/n", r.N, 0, stats.MaxCount)
 	low, high := r.bounds(c)
-	return done(1, func() any { return tostReplied(stats.TOSTOneSample(m, mu, sd, n, low, high)) })
+	return done(tailCost, func() any { return tostReplied(stats.TOSTOneSample(m, mu, sd, n, low, high)) })
 }
 
 func (r *tostRequest) welch(c *checker) plan {
 	a := stats.Sample{Mean: c.number("/m1", r.M1), SD: c.within("/sd1", r.SD1, 0, math.MaxFloat64), N: c.capped("/n1", r.N1, 0, stats.MaxCount)}
 	b := stats.Sample{Mean: c.number("/m2", r.M2), SD: c.within("/sd2", r.SD2, 0, math.MaxFloat64), N: c.capped("/n2", r.N2, 0, stats.MaxCount)}
 	low, high := r.bounds(c)
-	return done(1, func() any { return tostReplied(stats.TOSTWelch(a, b, low, high)) })
+	return done(tailCost, func() any { return tostReplied(stats.TOSTWelch(a, b, low, high)) })
 }
 
 func (r *tostRequest) paired(c *checker) plan {
@@ -485,7 +485,7 @@ func (r *tostRequest) proportion(c *checker) plan {
 	n := c.count("/n", r.N, 0, maxExact)
 	k := c.count("/successes", r.Successes, 0, n)
 	low, high := r.bounds(c)
-	return done(1, func() any {
+	return done(tailCost, func() any {
 		t, ok := stats.TOSTProportion(k, n, low, high)
 		return struct {
 			Z1   *float64    `json:"z1"`
@@ -503,17 +503,17 @@ func (r *tostRequest) power(c *checker) plan {
 	c.ordered(low, high)
 	alpha := c.between("/alpha", or(r.Alpha, 0.05), 0, 1)
 	alternatives := c.probabilities("/p_alt", r.PAlt)
-	return done(len(alternatives), func() any {
-		power := make([]float64, len(alternatives))
-		for i, p := range alternatives {
-			power[i], _ = stats.BinomialTOSTPower(n, low, high, alpha, p)
-		}
+	return done(len(alternatives)*tailCost, func() any {
+		power, ok := stats.BinomialTOSTPower(n, low, high, alpha, alternatives)
 		return struct {
 			Power *[]float64 `json:"power"`
 			unknown
-		}{known(power, n > 0), because(n > 0, noTrials)}
+		}{known(power, ok), because(ok, noTrials)}
 	})
 }
+
+// tailCost is what an exact tail of a large count costs.
+const tailCost = 1000
 
 // resampleCost is what one resample costs beside its draws: it is kept, and sorted.
 const resampleCost = 100
@@ -700,7 +700,7 @@ func (r *powerRequest) pairedBinary(c *checker) plan {
 		return plan{}
 	case r.N != nil:
 		n := c.count("/n", r.N, 0, maxExact)
-		return done(1, func() any {
+		return done(tailCost, func() any {
 			v, ok := d.Power(float64(n))
 			return struct {
 				Power *float64 `json:"power"`
@@ -712,7 +712,7 @@ func (r *powerRequest) pairedBinary(c *checker) plan {
 	if want <= d.Alpha/2 {
 		c.bad("/power", "want more than alpha/2, which no cases at all have")
 	}
-	return done(1, func() any {
+	return done(tailCost, func() any {
 		n, ok := d.N(want)
 		return sizeReply{known(n, ok), because(ok, outOfRange)}
 	})
@@ -721,7 +721,7 @@ func (r *powerRequest) pairedBinary(c *checker) plan {
 func (r *powerRequest) precision(c *checker) plan {
 	discordance, alpha := r.shared(c)
 	width := c.between("/half_width", r.HalfWidth, 0, 1)
-	return done(1, func() any {
+	return done(tailCost, func() any {
 		n, ok := stats.PrecisionN(discordance, width, alpha)
 		return sizeReply{known(n, ok), because(ok, outOfRange)}
 	})

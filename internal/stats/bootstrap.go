@@ -31,8 +31,8 @@ type Bootstrap struct {
 
 // NewBootstrap draws b resamples of the values, with PCG-DXSM seeded by (seed, 0).
 // The values are sorted first: the order in which they come makes no difference.
-// It holds b numbers. ok is false without values or resamples, or where a value
-// or the mean is not finite.
+// It holds b numbers. ok is false without values or resamples, or where sums
+// leave the range of numbers.
 func NewBootstrap(values []float64, b int, seed uint64) (bs *Bootstrap, ok bool) {
 	sorted := slices.Sorted(slices.Values(values))
 	return newBootstrap(sorted, sorted, b, seed)
@@ -44,8 +44,8 @@ func newBootstrap(values, sorted []float64, b int, seed uint64) (*Bootstrap, boo
 		return nil, false
 	}
 	bs := &Bootstrap{Estimate: mean(values), N: len(values), sorted: sorted, means: make([]float64, b)}
-	// The largest sum that a resample can have.
-	if worst := max(math.Abs(sorted[0]), math.Abs(sorted[len(sorted)-1])) * float64(len(sorted)); !isFinite(worst) {
+	// The largest sum that a resample can have, and room for the mirror of Basic.
+	if worst := max(math.Abs(sorted[0]), math.Abs(sorted[len(sorted)-1])) * float64(len(sorted)); !isFinite(3 * worst) {
 		return nil, false
 	}
 	rng := rand.NewPCG(seed, 0)

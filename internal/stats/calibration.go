@@ -33,15 +33,14 @@ func LogLoss(p []float64, happened []bool, clamp float64) (score float64, clampe
 	}
 	var sum float64
 	for i, q := range p {
+		if !happened[i] {
+			q = 1 - q
+		}
 		if q < clamp || q > 1-clamp {
 			clamped++
 			q = min(max(q, clamp), 1-clamp)
 		}
-		if happened[i] {
-			sum -= math.Log(q)
-		} else {
-			sum -= math.Log1p(-q)
-		}
+		sum -= math.Log(q)
 	}
 	return sum / float64(len(p)), clamped, true
 }

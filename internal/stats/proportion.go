@@ -14,10 +14,11 @@ import (
 // taken as they are: shares in [0, 1] vary no more than zeros and ones of the same
 // mean, so that the interval is then no narrower than it should be.
 func Wilson(k, n, z float64) (iv Interval, ok bool) {
-	if !(n > 0 && k >= 0 && k <= n && z > 0) {
+	zz := float64(z * z)
+	if !(n > 0 && k >= 0 && k <= n && z > 0 && isFinite(zz)) {
 		return Interval{}, false
 	}
-	p, zz := k/n, float64(z*z)
+	p := k / n
 	centre := p + zz/float64(2*n)
 	spread := float64(z * math.Sqrt(float64(p*(1-p))/n+zz/float64(4*float64(n*n))))
 	scale := 1 + zz/n
@@ -36,12 +37,12 @@ func Wilson(k, n, z float64) (iv Interval, ok bool) {
 // American Statistician 52, 1998, with z² in place of their 4). It is not clipped
 // to [0, 1].
 func AgrestiCoull(k, n, z float64) (iv Interval, ok bool) {
-	if !(n > 0 && k >= 0 && k <= n && z > 0) {
+	zz := float64(z * z)
+	if !(n > 0 && k >= 0 && k <= n && z > 0 && isFinite(zz)) {
 		return Interval{}, false
 	}
-	zz := float64(z * z)
 	adjusted := n + zz
-	p := (k + zz/2) / adjusted
+	p := (k + float64(zz/2)) / adjusted
 	spread := float64(z * math.Sqrt(float64(p*(1-p))/adjusted))
 	return Interval{p - spread, p + spread}, true
 }

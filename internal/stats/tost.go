@@ -98,22 +98,28 @@ func TOSTProportion(k, n int64, low, high float64) (t ProportionTOST, ok bool) {
 	spread := Z(0.1) * se
 	t = ProportionTOST{Z1: (p - low) / se, Z2: (p - high) / se, Interval: Interval{p - spread, p + spread}}
 	t.P = max(distuv.UnitNormal.CDF(-t.Z1), distuv.UnitNormal.CDF(t.Z2))
-	return t, true
+	return t, isFinite(t.Z1) && isFinite(t.Z2)
 }
 
-// BinomialTOSTPower is the probability, with n trials at p, that both exact
-// one-sided binomial tests reject at alpha: that the share is low or less, and that
-// it is high or more. n from 1 to MaxCount.
-func BinomialTOSTPower(n int64, low, high, alpha, p float64) (power float64, ok bool) {
+// BinomialTOSTPower is the probability, with n trials at each share of ps, that both
+// exact one-sided binomial tests reject at alpha: that the share is low or less, and
+// that it is high or more. n from 1 to MaxCount.
+func BinomialTOSTPower(n int64, low, high, alpha float64, ps []float64) (power []float64, ok bool) {
 	isShare := func(x float64) bool { return x >= 0 && x <= 1 }
-	if n < 1 || n > MaxCount || !isShare(low) || !isShare(high) || !(low < high) || !(alpha > 0 && alpha < 1) || !isShare(p) {
-		return 0, false
+	if n < 1 || n > MaxCount || !isShare(low) || !isShare(high) || !(low < high) || !(alpha > 0 && alpha < 1) {
+		return nil, false
 	}
 	// Both reject from the first k that refutes low to the last that refutes high.
 	from := int64(sort.Search(int(n+1), func(k int) bool { return atLeast(int64(k), n, low) <= alpha }))
-	to := int64(sort.Search(int(n+1), func(k int) bool { return atMost(int64(k), n, high) > alpha })) - 1
-	if from > to {
-		return 0, true
+	behind := int64(sort.Search(int(n+1), func(k int) bool { return atMost(int64(k), n, high) > alpha }))
+	power = make([]float64, len(ps))
+	for i, p := range ps {
+		if !isShare(p) {
+			return nil, false
+		}
+		if from < behind {
+			power[i] = min(max(atLeast(from, n, p)-atLeast(behind, n, p), 0), 1)
+		}
 	}
-	return max(0, min(1, atLeast(from, n, p)-atLeast(to+1, n, p))), true
+	return power, true
 }
