@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"testing"
@@ -147,6 +148,36 @@ func TestBinomialAgainstExactSums(t *testing.T) {
 				check("at least", atLeast(k, n, p), &above)
 				check("two-sided", must(BinomialTest(k, n, p))(t), &two)
 			}
+		}
+	}
+}
+
+// The largest counts are still right to 1e-9, against sums in 120 bits.
+func TestBinomialAtMaxCount(t *testing.T) {
+	const n = MaxCount
+	float := func() *big.Float { return new(big.Float).SetPrec(120) }
+	for _, p := range []float64{1e-5, 0.2, 0.5, 0.8} {
+		up, down := float().SetFloat64(p), float().Sub(float().SetInt64(1), float().SetFloat64(p))
+		term, power := float().SetInt64(1), float().Set(down)
+		for e := n; e > 0; e >>= 1 { // (1 − p)^n
+			if e&1 == 1 {
+				term.Mul(term, power)
+			}
+			power.Mul(power, power)
+		}
+		odds, sum := float().Quo(up, down), float().Set(term)
+		mean, sd := n*p, math.Sqrt(n*p*(1-p))
+		steps := -5.0
+		for k := int64(0); steps < 5; k++ {
+			if float64(k) >= mean+steps*sd {
+				want, _ := sum.Float64()
+				near(t, fmt.Sprintf("p %v, k %d", p, k), atMost(k, n, p)/want, 1, 1e-9)
+				steps += 0.37
+			}
+			term.Mul(term, odds)
+			term.Mul(term, float().SetInt64(n-k))
+			term.Quo(term, float().SetInt64(k+1))
+			sum.Add(sum, term)
 		}
 	}
 }

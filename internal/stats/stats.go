@@ -32,9 +32,9 @@ import (
 )
 
 // MaxCount is the largest count for which the exact binomial tails and Student's
-// t are right to 1e-9: the incomplete beta function beneath them loses places as
-// counts grow.
-const MaxCount = 1_000_000
+// t are right to 1e-9, absolute and relative: the incomplete beta function beneath
+// them loses places in proportion to the counts.
+const MaxCount = 200_000
 
 // Interval is a closed interval of estimates.
 type Interval struct{ Low, High float64 }
