@@ -90,6 +90,7 @@ type cli struct {
 	Erase       eraseCmd       `cmd:"" help:"Remove the content of a blob; the ledger, which holds its hash alone, stays whole."`
 	Backup      backupCmd      `cmd:"" help:"Copy ledger, blobs and configuration to a directory, or bring the copy that is there up to date."`
 	Restore     restoreCmd     `cmd:"" help:"Check a backup and bring the ledger back from it."`
+	Calc        calcCmd        `cmd:"" help:"Answer exact questions, one JSON object a line (docs/calc.md)."`
 	Demo        demoCmd        `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
 	DemoHog     hogCmd         `cmd:"" hidden:""`
 }
