@@ -2,12 +2,17 @@ package broker
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"assay/internal/principal"
 )
@@ -130,6 +135,82 @@ func TestNodeDirectories(t *testing.T) {
 	if bytes.Equal(before, must1(os.ReadFile(Dir(dir).Node("n2").Config()))) {
 		t.Error("n2 does not know the new principal")
 	}
+}
+
+// freePeers are three brokers on loopback.
+func freePeers(t testing.TB) []Peer {
+	t.Helper()
+	peers := threePeers()
+	for i := range peers {
+		peers[i].Host = "127.0.0.1"
+		for _, port := range []*int{&peers[i].Client, &peers[i].Route} {
+			ln := must1(net.Listen("tcp", "127.0.0.1:0"))
+			t.Cleanup(func() { ln.Close() })
+			*port = ln.Addr().(*net.TCPAddr).Port
+			defer ln.Close() // all of them are chosen by then
+		}
+	}
+	return peers
+}
+
+// TestClusterHasDoors: clients come to a broker of a cluster by its door, at the
+// address that the others tell of, and by no other way.
+func TestClusterHasDoors(t *testing.T) {
+	dir, _ := initDir(t)
+	c := must1(NewCluster(freePeers(t)))
+	must(t, c.Save(dir))
+	must1(WriteConfig(dir))
+	nodes := map[string]*Broker{}
+	for _, p := range c.Peers {
+		b := must1(Start(Config{Dir: string(Dir(dir).Node(p.Name))}))
+		t.Cleanup(func() { must(t, b.Stop(context.Background())) })
+		nodes[p.Name] = b
+	}
+	agent := must1(principal.LoadCredential(principal.Dir(dir).Credential("agent.piper")))
+	check := func(when string, users ...string) {
+		t.Helper()
+		for _, p := range c.Peers {
+			b := nodes[p.Name]
+			if want := "nats://" + p.client(); b.ClientURL() != want {
+				t.Errorf("%s: %s is at %s, want %s", when, p.Name, b.ClientURL(), want)
+			}
+			for _, user := range users {
+				cred := must1(principal.LoadCredential(principal.Dir(dir).Credential(user)))
+				nc, err := Dial(b.ClientURL(), cred)
+				if err != nil {
+					t.Fatalf("%s: %s at the door of %s: %v", when, user, p.Name, err)
+				}
+				for deadline := time.Now().Add(20 * time.Second); len(nc.DiscoveredServers()) < len(c.Peers)-1; time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatalf("%s: %s tells of %v alone", when, p.Name, nc.DiscoveredServers())
+					}
+				}
+				for _, at := range nc.DiscoveredServers() {
+					if !slices.Contains(strings.Split(c.URLs(), ","), at) {
+						t.Errorf("%s: %s tells of %s", when, p.Name, at)
+					}
+				}
+				nc.Close()
+				// Past the door.
+				if nc, err := Dial("nats://"+b.srv.Addr().String(), cred, nats.IgnoreDiscoveredServers()); !errors.Is(err, nats.ErrAuthorization) {
+					t.Errorf("%s: %s lets %s in by its own port: %v", when, p.Name, user, err)
+					nc.Close()
+				}
+			}
+			if b.door.Load().limiter(agent.Public) == nil {
+				t.Errorf("%s: the agent has no limit at %s", when, p.Name)
+			}
+		}
+	}
+	check("at first", "agent.piper", principal.LoggerStore)
+	must1(principal.Dir(dir).Add(principal.New(principal.Agent, "late", "production")))
+	must1(WriteConfig(dir))
+	for _, b := range nodes {
+		must(t, b.Reload())
+	}
+	check("after a reload", "agent.late", "agent.piper")
+	must(t, nodes["n2"].Restart(t.Context()))
+	check("after a restart", "agent.late")
 }
 
 func FuzzDecodeCluster(f *testing.F) {

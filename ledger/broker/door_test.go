@@ -26,7 +26,7 @@ type behind struct {
 	more chan struct{}
 }
 
-const greeting = "INFO {}\r\n"
+const greeting = `INFO {"client_id":7}` + "\r\n"
 
 func (b *behind) enter() (net.Conn, error) {
 	near, far := net.Pipe()
@@ -80,7 +80,7 @@ func (b *behind) await(t *testing.T, n int) {
 func newDoor(t *testing.T, once int) (*door, *behind) {
 	t.Helper()
 	b := &behind{more: make(chan struct{}, 1)}
-	d, err := openDoor("127.0.0.1", 0, b.enter)
+	d, err := openDoor("127.0.0.1", 0, nil, b.enter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func newDoor(t *testing.T, once int) (*door, *behind) {
 	})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.free = map[string]bool{"SERVICE": true}
+	d.accounts = map[string]string{"SERVICE": "STORE", "FLOOD": "P_agent_flood", "OTHER": "P_agent_other"}
 	d.limiters = map[string]*rate.Limiter{"FLOOD": rate.NewLimiter(0, once), "OTHER": newLimiter()}
 	d.stranger = rate.NewLimiter(0, once)
 	return d, b
@@ -181,7 +181,7 @@ func TestDoorEndsWithTheClient(t *testing.T) {
 	c.Close()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		d.mu.Lock()
-		n := len(d.conns)
+		n := len(d.visits)
 		d.mu.Unlock()
 		if n == 0 {
 			return
@@ -222,7 +222,7 @@ func TestClientKey(t *testing.T) {
 
 func TestDoorClosesOnAServerThatDoesNotRead(t *testing.T) {
 	deaf := make(chan net.Conn, 1)
-	d, err := openDoor("127.0.0.1", 0, func() (net.Conn, error) {
+	d, err := openDoor("127.0.0.1", 0, nil, func() (net.Conn, error) {
 		near, far := net.Pipe()
 		deaf <- near
 		return far, nil
@@ -286,7 +286,7 @@ func TestDoorReadsTheKeyThatTheServerReads(t *testing.T) {
 	if key, _ := clientKey([]byte(line)); key != own.Public {
 		t.Errorf("the door takes %s for %s", own.Public, key)
 	}
-	if h.door.limiter(own.Public) == nil || h.door.limiter(service.Public) != nil {
+	if d := h.door.Load(); d.limiter(own.Public) == nil || d.limiter(service.Public) != nil {
 		t.Error("the agent has no limit, or the service has one")
 	}
 }
