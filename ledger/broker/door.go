@@ -28,6 +28,9 @@ const (
 	// doorBuffer is what may wait in a socket on this side. A client whose pings
 	// waited behind megabytes would take the broker for dead.
 	doorBuffer = 128 << 10
+	// doorPatience is how long a client may leave what the server says unread. The
+	// server gives a slow consumer up after half of it, and says so.
+	doorPatience = 2 * server.DEFAULT_FLUSH_DEADLINE
 	// maxHello is the most that a client may say before its CONNECT is complete.
 	maxHello = 8 << 10
 )
@@ -43,6 +46,8 @@ const (
 type door struct {
 	ln    net.Listener
 	enter func() (net.Conn, error) // a new connection of the server's
+	// patience is doorPatience, but for tests.
+	patience time.Duration
 
 	ctx   context.Context
 	close context.CancelFunc
@@ -80,7 +85,7 @@ func openDoor(host string, port int, users []*server.NkeyUser, enter func() (net
 	if err != nil {
 		return nil, err
 	}
-	d := &door{ln: ln, enter: enter, visits: map[*visit]bool{}, keys: map[uint64]string{}, stranger: newLimiter()}
+	d := &door{ln: ln, enter: enter, patience: doorPatience, visits: map[*visit]bool{}, keys: map[uint64]string{}, stranger: newLimiter()}
 	d.know(users)
 	d.ctx, d.close = context.WithCancel(context.Background())
 	d.wg.Go(d.accept)
@@ -207,6 +212,9 @@ func (d *door) down(v *visit) {
 	n, err := v.server.Read(buf) // all of it: the server writes it at once
 	v.id.Store(clientID(buf[:n]))
 	for err == nil {
+		if err = v.client.SetWriteDeadline(time.Now().Add(d.patience)); err != nil {
+			return
+		}
 		if _, err = v.client.Write(buf[:n]); err == nil {
 			n, err = v.server.Read(buf)
 		}

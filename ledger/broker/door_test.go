@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -189,6 +191,47 @@ func TestDoorEndsWithTheClient(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d connections are left", n)
 		}
+	}
+}
+
+// TestDoorClosesOnAClientThatDoesNotRead: the server has left it by then.
+func TestDoorClosesOnAClientThatDoesNotRead(t *testing.T) {
+	entered := make(chan net.Conn, 1)
+	d, err := openDoor("127.0.0.1", 0, nil, func() (net.Conn, error) {
+		near, far := net.Pipe()
+		entered <- near
+		return far, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.patience = 100 * time.Millisecond
+	c, err := net.Dial("tcp", d.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	srv := <-entered
+	defer srv.Close()
+	wrote := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil { // until it fills every buffer on the way
+			_, err = srv.Write(make([]byte, 1<<16))
+		}
+		wrote <- err
+	}()
+	select {
+	case <-wrote:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the door holds on to a client that does not read")
+	}
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the client is not told")
 	}
 }
 
