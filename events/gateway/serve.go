@@ -247,10 +247,7 @@ func idOf(event []byte) string {
 
 // blob stores the body as a content blob.
 func (g *Gateway) blob(w http.ResponseWriter, r *http.Request, a *account) *problem {
-	limit := g.cfg.File.BlobBytes
-	if limit == 0 {
-		limit = DefaultBlob
-	}
+	limit := g.roster.Load().blobBytes
 	tooLarge := refuse(http.StatusRequestEntityTooLarge, string(schema.CodeTooLarge), "a blob has at most %d bytes", limit)
 	if g.cfg.Blobs == nil {
 		return refuse(http.StatusNotImplemented, codeUnavailable, "this gateway has no blob store")

@@ -380,6 +380,61 @@ func TestGatewayOutlastsItsConfiguration(t *testing.T) {
 	}
 }
 
+// TestGatewayReload: another file holds without a restart; what is spooled for a
+// caller who is no longer listed is delivered, and a wrong file changes nothing.
+func TestGatewayReload(t *testing.T) {
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","callers":[{"uid":%d,"principal":"agent/other"}]}`, os.Getuid()))
+	h.startGateway()
+	hers, own := mustGate(t), mustGate(t)
+	if status, answer := h.post(os.Getuid(), oneEvent, hers); status != 202 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	reload := func(file string) error {
+		t.Helper()
+		text := strings.NewReplacer("SOCKET", h.socket, "OWN", strconv.Itoa(os.Getuid())).Replace(file)
+		if err := os.WriteFile(h.dir.GatewayFile(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return h.gate.Reload()
+	}
+	if err := reload(`{"v":1,"socket":"SOCKET","spool_bytes":3000,"callers":[{"uid":OWN,"principal":"agent/piper"}]}`); err != nil {
+		t.Fatal(err)
+	}
+	if status, answer := h.post(os.Getuid(), oneEvent, own); status != 202 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	for name, file := range map[string]string{
+		"no JSON":       `{"v":1,`,
+		"no credential": `{"v":1,"socket":"SOCKET","spool_bytes":9999,"callers":[{"uid":1,"principal":"dispatcher/main"},{"uid":2,"principal":"agent/nobody"}]}`,
+		"other socket":  `{"v":1,"socket":"SOCKET.other","callers":[{"uid":1,"principal":"detector/main"}]}`,
+	} {
+		if err := reload(file); err == nil {
+			t.Errorf("%s: taken up", name)
+		}
+	}
+	spools := h.gate.StatusOf().Spools
+	if len(spools) != 2 || spools["agent/other"].Events != 1 || spools["agent/piper"].Events != 1 || spools["agent/piper"].Limit != 3000 || spools["agent/other"].Limit != 3000 {
+		t.Errorf("after the wrong files: %+v", spools)
+	}
+	// What a wrong file opened was closed again, so that a right one can have it.
+	if err := reload(`{"v":1,"socket":"SOCKET","callers":[{"uid":OWN,"principal":"agent/piper"},{"uid":1,"principal":"dispatcher/main"},{"uid":2,"principal":"detector/main"}]}`); err != nil {
+		t.Fatal(err)
+	}
+	h.startLogger()
+	h.drained("agent/other")
+	h.drained("agent/piper")
+	if status, answer := h.settled(os.Getuid(), mustGate(t)); status != 200 {
+		t.Errorf("%d %s", status, answer)
+	}
+	got := map[string]string{}
+	for _, r := range h.recorded() {
+		got[string(r.Event)] = r.Principal
+	}
+	if len(got) != 3 || got[string(hers)] != "agent/other" || got[string(own)] != "agent/piper" {
+		t.Errorf("recorded %v", got)
+	}
+}
+
 // TestGatewayBlobs: uploads land in the directory's store, and leave the logger
 // its room.
 func TestGatewayBlobs(t *testing.T) {
