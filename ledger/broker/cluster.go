@@ -139,11 +139,37 @@ type Cluster struct {
 
 // NewCluster makes a cluster of peers, with a secret of its own.
 func NewCluster(peers []Peer) (*Cluster, error) {
+	return (&Cluster{V: clusterVersion, Peers: peers}).withSecret()
+}
+
+func (c *Cluster) withSecret() (*Cluster, error) {
 	var secret [secretBytes]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return nil, err
 	}
-	c := &Cluster{V: clusterVersion, Peers: peers, Secret: hex.EncodeToString(secret[:])}
+	own := *c
+	own.Secret = hex.EncodeToString(secret[:])
+	return &own, own.Validate()
+}
+
+// WithoutSecret is the file without what the brokers show each other; RestoreCluster
+// reads it.
+func (c *Cluster) WithoutSecret() ([]byte, error) {
+	open := *c
+	open.Secret = ""
+	return open.encode()
+}
+
+// RestoreCluster reads cluster.json as a backup has it: without a secret it gets a
+// new one.
+func RestoreCluster(data []byte) (*Cluster, error) {
+	c, err := parseCluster(data)
+	if err != nil {
+		return nil, err
+	}
+	if c.Secret == "" {
+		return c.withSecret()
+	}
 	return c, c.Validate()
 }
 
@@ -201,6 +227,15 @@ func (c *Cluster) self() (Peer, bool) {
 
 // DecodeCluster reads cluster.json strictly.
 func DecodeCluster(data []byte) (*Cluster, error) {
+	c, err := parseCluster(data)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.Validate()
+}
+
+// parseCluster is DecodeCluster without Validate.
+func parseCluster(data []byte) (*Cluster, error) {
 	var c Cluster
 	if err := json.Unmarshal(data, &c, json.RejectUnknownMembers(true)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCluster, err)
@@ -208,7 +243,7 @@ func DecodeCluster(data []byte) (*Cluster, error) {
 	if c.V != clusterVersion {
 		return nil, fmt.Errorf("%w: version %d, want %d", ErrCluster, c.V, clusterVersion)
 	}
-	return &c, c.Validate()
+	return &c, nil
 }
 
 func (c *Cluster) encode() ([]byte, error) {

@@ -81,6 +81,19 @@ func TestClusterFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	open := must1(c.WithoutSecret())
+	if _, err := DecodeCluster(open); bytes.Contains(open, []byte(c.Secret)) || !errors.Is(err, ErrCluster) {
+		t.Errorf("without the secret: %s, %v", open, err)
+	}
+	if again := must1(RestoreCluster(open)); !again.SamePeers(c.Peers) || again.Secret == c.Secret || again.Validate() != nil {
+		t.Errorf("without the secret it comes back as %+v", again)
+	}
+	if again := must1(RestoreCluster([]byte(good))); !again.SamePeers(c.Peers) || again.Secret != c.Secret {
+		t.Errorf("with its secret it comes back as %+v", again)
+	}
+	if _, err := RestoreCluster(bytes.Replace(open, []byte("10.0.0.3"), []byte("10.0.0.2"), 1)); !errors.Is(err, ErrCluster) {
+		t.Errorf("two of one address: %v", err)
+	}
 	if _, err := NewCluster(threePeers()[:2]); !errors.Is(err, ErrCluster) {
 		t.Errorf("two brokers: %v", err)
 	}

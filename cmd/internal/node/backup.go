@@ -14,6 +14,7 @@ import (
 	"assay/internal/blob"
 	"assay/internal/principal"
 	"assay/ledger"
+	"assay/ledger/broker"
 )
 
 // backupBlobs is the blob store of a backup.
@@ -77,9 +78,31 @@ var plainFiles = []string{"principals.json", "broker/services.json", "registry.j
 // secretFiles let whoever has them sign checkpoints and act as any principal.
 var secretFiles = []string{"logger/key", "logger/hmac.key"}
 
+// clusterFile is in a backup where DIR is of a cluster, but the brokers' secret is
+// only among the secrets.
+const clusterFile = "cluster.json"
+
+func (c BackupConfig) cluster() (out []backup.Content, err error) {
+	cluster, err := broker.LoadCluster(string(c.Dir))
+	if cluster == nil || err != nil {
+		return nil, err
+	}
+	f := backup.Content{Path: clusterFile}
+	if c.Secrets {
+		f.Data, err = os.ReadFile(broker.Dir(c.Dir).Cluster())
+	} else {
+		f.Data, err = cluster.WithoutSecret()
+	}
+	return []backup.Content{f}, err
+}
+
 // files reads them. Checkpoints of more records than are backed up stay out.
 func (c BackupConfig) files(newest ledger.SignedCheckpoint) ([]backup.Content, error) {
-	out := []backup.Content{{Path: "logger/checkpoint/latest", Data: newest.Raw}}
+	out, err := c.cluster()
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, backup.Content{Path: "logger/checkpoint/latest", Data: newest.Raw})
 	paths := plainFiles
 	if c.Secrets {
 		creds, err := c.Dir.below("creds", principal.CredentialSuffix)

@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 	"golang.org/x/mod/sumdb/note"
 
@@ -38,8 +40,11 @@ type RestoreConfig struct {
 	Dir Dir
 	Src string
 	// NATS is the external broker or the cluster that gets the records; "" is
-	// the cluster that DIR is of, else the broker embedded in DIR.
+	// the cluster that DIR is of, or the backup if DIR is new, else the broker
+	// embedded in DIR.
 	NATS string
+	// Embedded restores the backup of a cluster to the broker embedded in DIR.
+	Embedded bool
 	// OfflineDir has the bootstrap seeds, which make the streams.
 	OfflineDir string
 	// Key is the log's pinned verifier key; "" takes DIR's, then the backup's own.
@@ -292,12 +297,15 @@ func (r *restore) prepare(context.Context) error {
 		return err
 	}
 	for _, f := range r.backup.Manifest.Files {
-		if backup.IsCheckpoint(f.Path) {
+		if backup.IsCheckpoint(f.Path) || f.Path == clusterFile {
 			continue
 		}
 		if err := r.putFile(f.Path, false); err != nil {
 			return err
 		}
+	}
+	if err := r.putCluster(); err != nil {
+		return err
 	}
 	_, err := os.Stat(r.Dir.Logger().Key())
 	r.out.ReadOnly = errors.Is(err, fs.ErrNotExist)
@@ -334,6 +342,29 @@ func (r *restore) putFile(path string, replace bool) error {
 	return nil
 }
 
+// putCluster puts the cluster's layout back, unless DIR has another one or a
+// broker of its own, or the records go elsewhere.
+func (r *restore) putCluster() error {
+	if !slices.ContainsFunc(r.backup.Manifest.Files, func(f backup.File) bool { return f.Path == clusterFile }) || r.NATS != "" || r.Embedded {
+		return nil
+	}
+	to := broker.Dir(r.Dir)
+	for _, there := range []string{to.Cluster(), filepath.Join(to.Store(), "jetstream")} {
+		if _, err := os.Stat(there); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	data, err := r.backup.File(clusterFile)
+	if err != nil {
+		return err
+	}
+	cluster, err := broker.RestoreCluster(data)
+	if err != nil {
+		return fmt.Errorf("%s of the backup: %w", clusterFile, err)
+	}
+	return cluster.Save(string(r.Dir))
+}
+
 // putBlobs puts the blobs back, but for those that the ledger says were erased.
 func (r *restore) putBlobs(ctx context.Context) error {
 	store, err := blob.Open(r.Dir.Blobs())
@@ -361,7 +392,7 @@ func (r *restore) putBlobs(ctx context.Context) error {
 
 // onBroker takes steps with the stream, made if need be.
 func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *stream.Stream) error) error {
-	return onBroker(ctx, r.Dir, r.NATS, r.Log, func(hub *Hub, s *stream.Stream) error {
+	err := onBroker(ctx, r.Dir, r.NATS, r.Log, func(hub *Hub, s *stream.Stream) error {
 		if err := createStreams(ctx, hub, r.OfflineDir); err != nil {
 			return err
 		}
@@ -372,6 +403,10 @@ func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *s
 		}
 		return nil
 	})
+	if cluster, _ := broker.LoadCluster(string(r.Dir)); cluster != nil && errors.Is(err, nats.ErrNoServers) {
+		return fmt.Errorf("%w: none of the cluster's brokers answers; copy %s to their hosts, start them, and restore again", err, r.Dir.join("nodes"))
+	}
+	return err
 }
 
 // putCheckpoints puts the backup's checkpoints back. Those of lost records go
