@@ -126,51 +126,35 @@ func (p Peer) route() string  { return net.JoinHostPort(p.Host, strconv.Itoa(p.R
 
 // Cluster is the content of cluster.json: the brokers that hold a ledger
 // together. DIR has one, and so has the directory of each broker, which says
-// which one it is.
+// which one it is and has the secret. DIR's is read by every service and has none:
+// it stands in cluster.secret beside it, for whoever renders the brokers'
+// configurations.
 //
-//	{"v":1,"peers":[{"name":"n1","host":"10.0.0.1","client":4222,"route":6222},…],"secret":"<hex>","node":"n1"}
+//	{"v":1,"peers":[{"name":"n1","host":"10.0.0.1","client":4222,"route":6222},…]}
+//	{"v":1,"peers":[…],"secret":"<hex>","node":"n1"}
 type Cluster struct {
 	V     int    `json:"v"`
 	Peers []Peer `json:"peers"`
-	// Secret is what the brokers show each other on their routes.
-	Secret string `json:"secret"`
+	// Secret is what the brokers show each other on their routes; whoever knows it
+	// may pass for one. "" where this process may not read it, or has none yet.
+	Secret string `json:"secret,omitzero"`
 	Node   string `json:"node,omitzero"`
 }
 
 // NewCluster makes a cluster of peers, with a secret of its own.
 func NewCluster(peers []Peer) (*Cluster, error) {
-	return (&Cluster{V: clusterVersion, Peers: peers}).withSecret()
-}
-
-func (c *Cluster) withSecret() (*Cluster, error) {
-	var secret [secretBytes]byte
-	if _, err := rand.Read(secret[:]); err != nil {
-		return nil, err
-	}
-	own := *c
-	own.Secret = hex.EncodeToString(secret[:])
-	return &own, own.Validate()
-}
-
-// WithoutSecret is the file without what the brokers show each other; RestoreCluster
-// reads it.
-func (c *Cluster) WithoutSecret() ([]byte, error) {
-	open := *c
-	open.Secret = ""
-	return open.encode()
-}
-
-// RestoreCluster reads cluster.json as a backup has it: without a secret it gets a
-// new one.
-func RestoreCluster(data []byte) (*Cluster, error) {
-	c, err := parseCluster(data)
+	secret, err := newSecret()
 	if err != nil {
 		return nil, err
 	}
-	if c.Secret == "" {
-		return c.withSecret()
-	}
+	c := &Cluster{V: clusterVersion, Peers: peers, Secret: secret}
 	return c, c.Validate()
+}
+
+func newSecret() (string, error) {
+	var secret [secretBytes]byte
+	_, err := rand.Read(secret[:])
+	return hex.EncodeToString(secret[:]), err
 }
 
 // Validate checks that there are ClusterSize peers, each with a name and
@@ -191,6 +175,9 @@ func (c *Cluster) Validate() error {
 	}
 	if c.Node != "" && !names[c.Node] {
 		return fmt.Errorf("%w: %w: %s", ErrCluster, ErrNoNode, c.Node)
+	}
+	if c.Node == "" && c.Secret == "" {
+		return nil
 	}
 	if raw, err := hex.DecodeString(c.Secret); err != nil || len(raw) != secretBytes {
 		return fmt.Errorf("%w: secret: want %d hex bytes", ErrCluster, secretBytes)
@@ -227,15 +214,6 @@ func (c *Cluster) self() (Peer, bool) {
 
 // DecodeCluster reads cluster.json strictly.
 func DecodeCluster(data []byte) (*Cluster, error) {
-	c, err := parseCluster(data)
-	if err != nil {
-		return nil, err
-	}
-	return c, c.Validate()
-}
-
-// parseCluster is DecodeCluster without Validate.
-func parseCluster(data []byte) (*Cluster, error) {
 	var c Cluster
 	if err := json.Unmarshal(data, &c, json.RejectUnknownMembers(true)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCluster, err)
@@ -243,7 +221,10 @@ func parseCluster(data []byte) (*Cluster, error) {
 	if c.V != clusterVersion {
 		return nil, fmt.Errorf("%w: version %d, want %d", ErrCluster, c.V, clusterVersion)
 	}
-	return &c, nil
+	if c.Node == "" && c.Secret != "" {
+		return nil, fmt.Errorf("%w: a secret that every service reads", ErrCluster)
+	}
+	return &c, c.Validate()
 }
 
 func (c *Cluster) encode() ([]byte, error) {
@@ -251,8 +232,8 @@ func (c *Cluster) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// LoadCluster reads DIR/cluster.json; nil when the directory has a broker of
-// its own.
+// LoadCluster reads DIR/cluster.json, and the secret where this process may; nil
+// when the directory has a broker of its own.
 func LoadCluster(dir string) (*Cluster, error) {
 	path := Dir(dir).Cluster()
 	data, err := os.ReadFile(path)
@@ -266,19 +247,37 @@ func LoadCluster(dir string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return c, nil
+	if c.Node != "" {
+		return c, nil
+	}
+	secret, err := os.ReadFile(Dir(dir).ClusterSecret())
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Secret = strings.TrimSpace(string(secret)); c.Secret == "" {
+		return nil, fmt.Errorf("%s: %w: empty", Dir(dir).ClusterSecret(), ErrCluster)
+	}
+	return c, c.Validate()
 }
 
-// Save writes DIR/cluster.json, durably.
+// Save writes DIR/cluster.json and DIR/cluster.secret, durably.
 func (c *Cluster) Save(dir string) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	data, err := c.encode()
+	if err := durable.WriteFile(Dir(dir).ClusterSecret(), []byte(c.Secret+"\n"), 0o600); err != nil {
+		return err
+	}
+	open := *c
+	open.Secret = ""
+	data, err := open.encode()
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(Dir(dir).Cluster(), data, 0o600)
+	return durable.WriteFile(Dir(dir).Cluster(), data, 0o640)
 }
 
 // render is the part of the server's configuration that makes it one of c.
@@ -321,8 +320,18 @@ func shed(srv *server.Server) {
 }
 
 // writeNodes makes, below DIR/nodes, a directory for each broker: what it needs
-// to run, and nothing else of DIR.
+// to run, and nothing else of DIR. A cluster without a secret, as it comes out of
+// a backup, gets one.
 func (c *Cluster) writeNodes(dir string) (changed bool, err error) {
+	if c.Secret == "" {
+		if c.Secret, err = newSecret(); err != nil {
+			return false, err
+		}
+		// It fails on one that is there and cannot be read.
+		if err := durable.CreateFile(Dir(dir).ClusterSecret(), []byte(c.Secret+"\n"), 0o600); err != nil {
+			return false, err
+		}
+	}
 	for _, p := range c.Peers {
 		to := Dir(dir).Node(p.Name)
 		if err := os.MkdirAll(to.Store(), 0o700); err != nil {
@@ -369,6 +378,9 @@ func writeChanged(path string, data []byte) (changed bool, err error) {
 
 // Cluster is the file that names the brokers of a cluster.
 func (d Dir) Cluster() string { return filepath.Join(string(d), "cluster.json") }
+
+// ClusterSecret is the file with what the brokers of a cluster show each other.
+func (d Dir) ClusterSecret() string { return filepath.Join(string(d), "cluster.secret") }
 
 // Node is the directory of one broker of a cluster.
 func (d Dir) Node(name string) Dir { return Dir(filepath.Join(string(d), "nodes", name)) }

@@ -65,15 +65,24 @@ func TestClusterFile(t *testing.T) {
 	if got := must1(LoadCluster(dir)); got.Secret != c.Secret || !got.SamePeers(c.Peers) || got.URLs() != "nats://10.0.0.1:4222,nats://10.0.0.2:4222,nats://10.0.0.3:4222" {
 		t.Errorf("%+v", got)
 	}
-	good := string(must1(os.ReadFile(Dir(dir).Cluster())))
+	if raw := must1(os.ReadFile(Dir(dir).Cluster())); bytes.Contains(raw, []byte(c.Secret)) {
+		t.Errorf("every service can read the secret: %s", raw)
+	}
+	if info := must1(os.Stat(Dir(dir).ClusterSecret())); info.Mode().Perm() != 0o600 {
+		t.Errorf("cluster.secret has mode %s", info.Mode())
+	}
+	good := string(must1(c.of("n1").encode()))
+	must1(DecodeCluster([]byte(good)))
 	for name, bad := range map[string]string{
 		"version":      strings.Replace(good, `"v": 1`, `"v": 2`, 1),
 		"unknown":      strings.Replace(good, `"v": 1`, `"v": 1, "w": 1`, 1),
 		"two peers":    strings.Replace(good, `"name": "n3"`, `"name": "n2"`, 1),
 		"same address": strings.Replace(good, "10.0.0.3", "10.0.0.2", 1),
-		"no such node": strings.Replace(good, `"v": 1`, `"v": 1, "node": "n4"`, 1),
+		"no such node": strings.Replace(good, `"node": "n1"`, `"node": "n4"`, 1),
+		"no node":      string(must1(c.encode())),
 		"short secret": strings.Replace(good, c.Secret, c.Secret[2:], 1),
-		"no secret":    strings.Replace(good, c.Secret, strings.Repeat("x", len(c.Secret)), 1),
+		"no secret":    strings.Replace(good, c.Secret, "", 1),
+		"no hex":       strings.Replace(good, c.Secret, strings.Repeat("x", len(c.Secret)), 1),
 		"cut off":      good[:len(good)/2],
 		"empty":        "",
 	} {
@@ -81,21 +90,33 @@ func TestClusterFile(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	open := must1(c.WithoutSecret())
-	if _, err := DecodeCluster(open); bytes.Contains(open, []byte(c.Secret)) || !errors.Is(err, ErrCluster) {
-		t.Errorf("without the secret: %s, %v", open, err)
-	}
-	if again := must1(RestoreCluster(open)); !again.SamePeers(c.Peers) || again.Secret == c.Secret || again.Validate() != nil {
-		t.Errorf("without the secret it comes back as %+v", again)
-	}
-	if again := must1(RestoreCluster([]byte(good))); !again.SamePeers(c.Peers) || again.Secret != c.Secret {
-		t.Errorf("with its secret it comes back as %+v", again)
-	}
-	if _, err := RestoreCluster(bytes.Replace(open, []byte("10.0.0.3"), []byte("10.0.0.2"), 1)); !errors.Is(err, ErrCluster) {
-		t.Errorf("two of one address: %v", err)
-	}
 	if _, err := NewCluster(threePeers()[:2]); !errors.Is(err, ErrCluster) {
 		t.Errorf("two brokers: %v", err)
+	}
+}
+
+// A cluster whose secret is not there gets one, and its brokers the same; one that
+// is there and no secret is an error.
+func TestClusterWithoutSecret(t *testing.T) {
+	dir, _ := initDir(t)
+	c := must1(NewCluster(threePeers()))
+	must(t, c.Save(dir))
+	must(t, os.Remove(Dir(dir).ClusterSecret()))
+	must1(WriteConfig(dir))
+	made := must1(LoadCluster(dir))
+	if made.Secret == "" || made.Secret == c.Secret {
+		t.Fatalf("its secret is %q", made.Secret)
+	}
+	for _, p := range c.Peers {
+		if own := must1(LoadCluster(string(Dir(dir).Node(p.Name)))); own.Secret != made.Secret {
+			t.Errorf("%s has the secret %s, want %s", p.Name, own.Secret, made.Secret)
+		}
+	}
+	for _, bad := range []string{"", "\n", "abc\n"} {
+		must(t, os.WriteFile(Dir(dir).ClusterSecret(), []byte(bad), 0o600))
+		if _, err := WriteConfig(dir); !errors.Is(err, ErrCluster) {
+			t.Errorf("secret %q: %v", bad, err)
+		}
 	}
 }
 
@@ -228,7 +249,7 @@ func TestClusterHasDoors(t *testing.T) {
 
 func FuzzDecodeCluster(f *testing.F) {
 	c := must1(NewCluster(threePeers()))
-	f.Add(must1(c.encode()))
+	f.Add(must1((&Cluster{V: 1, Peers: threePeers()}).encode()))
 	f.Add(must1(c.of("n2").encode()))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := DecodeCluster(data)

@@ -14,7 +14,6 @@ import (
 	"assay/internal/blob"
 	"assay/internal/principal"
 	"assay/ledger"
-	"assay/ledger/broker"
 )
 
 // backupBlobs is the blob store of a backup.
@@ -73,36 +72,22 @@ func Backup(ctx context.Context, c BackupConfig, open func() (Evidence, error)) 
 // plainFiles are what a backup has of DIR beside checkpoints and secrets; those
 // that are not there are left out. A witness's own state is none of them: put
 // back, it would have forgotten what it cosigned.
-var plainFiles = []string{"principals.json", "broker/services.json", "registry.json", "gateway.json", "witness-policy.txt", "copies.json", "logger/key.pub"}
+var plainFiles = []string{clusterFile, "principals.json", "broker/services.json", "registry.json", "gateway.json", "witness-policy.txt", "copies.json", "logger/key.pub"}
 
-// secretFiles let whoever has them sign checkpoints and act as any principal.
-var secretFiles = []string{"logger/key", "logger/hmac.key"}
+// secretFiles let whoever has them sign checkpoints, act as any principal and pass
+// for a broker of the cluster.
+var secretFiles = []string{"logger/key", "logger/hmac.key", clusterSecretFile}
 
-// clusterFile is in a backup where DIR is of a cluster, but the brokers' secret is
-// only among the secrets.
-const clusterFile = "cluster.json"
-
-func (c BackupConfig) cluster() (out []backup.Content, err error) {
-	cluster, err := broker.LoadCluster(string(c.Dir))
-	if cluster == nil || err != nil {
-		return nil, err
-	}
-	f := backup.Content{Path: clusterFile}
-	if c.Secrets {
-		f.Data, err = os.ReadFile(broker.Dir(c.Dir).Cluster())
-	} else {
-		f.Data, err = cluster.WithoutSecret()
-	}
-	return []backup.Content{f}, err
-}
+// The files that make a directory one of a cluster; a restore to one broker
+// leaves them out.
+const (
+	clusterFile       = "cluster.json"
+	clusterSecretFile = "cluster.secret"
+)
 
 // files reads them. Checkpoints of more records than are backed up stay out.
 func (c BackupConfig) files(newest ledger.SignedCheckpoint) ([]backup.Content, error) {
-	out, err := c.cluster()
-	if err != nil {
-		return nil, err
-	}
-	out = append(out, backup.Content{Path: "logger/checkpoint/latest", Data: newest.Raw})
+	out := []backup.Content{{Path: "logger/checkpoint/latest", Data: newest.Raw}}
 	paths := plainFiles
 	if c.Secrets {
 		creds, err := c.Dir.below("creds", principal.CredentialSuffix)

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -296,18 +295,19 @@ func (r *restore) prepare(context.Context) error {
 	if err := r.mark(r.began != nil && r.began.Aside); err != nil {
 		return err
 	}
+	alone, err := r.alone()
+	if err != nil {
+		return err
+	}
 	for _, f := range r.backup.Manifest.Files {
-		if backup.IsCheckpoint(f.Path) || f.Path == clusterFile {
+		if backup.IsCheckpoint(f.Path) || alone && (f.Path == clusterFile || f.Path == clusterSecretFile) {
 			continue
 		}
 		if err := r.putFile(f.Path, false); err != nil {
 			return err
 		}
 	}
-	if err := r.putCluster(); err != nil {
-		return err
-	}
-	_, err := os.Stat(r.Dir.Logger().Key())
+	_, err = os.Stat(r.Dir.Logger().Key())
 	r.out.ReadOnly = errors.Is(err, fs.ErrNotExist)
 	if r.out.ReadOnly && r.loss != nil {
 		return fmt.Errorf("a loss is declared in a record, and its checkpoint signed: %w", logger.ErrNoKey)
@@ -330,6 +330,9 @@ func (r *restore) putFile(path string, replace bool) error {
 		return err
 	}
 	mode := fs.FileMode(0o600)
+	if path == clusterFile {
+		mode = 0o640
+	}
 	if strings.HasSuffix(path, "key.pub") || strings.HasPrefix(path, "logger/checkpoint/") || path == "registry.json" {
 		mode = 0o644
 	}
@@ -342,27 +345,19 @@ func (r *restore) putFile(path string, replace bool) error {
 	return nil
 }
 
-// putCluster puts the cluster's layout back, unless DIR has another one or a
-// broker of its own, or the records go elsewhere.
-func (r *restore) putCluster() error {
-	if !slices.ContainsFunc(r.backup.Manifest.Files, func(f backup.File) bool { return f.Path == clusterFile }) || r.NATS != "" || r.Embedded {
-		return nil
+// alone says whether the cluster of the backup is left out: DIR has another one or
+// a broker of its own, or the records go elsewhere.
+func (r *restore) alone() (bool, error) {
+	if r.NATS != "" || r.Embedded {
+		return true, nil
 	}
 	to := broker.Dir(r.Dir)
 	for _, there := range []string{to.Cluster(), filepath.Join(to.Store(), "jetstream")} {
 		if _, err := os.Stat(there); !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return true, err
 		}
 	}
-	data, err := r.backup.File(clusterFile)
-	if err != nil {
-		return err
-	}
-	cluster, err := broker.RestoreCluster(data)
-	if err != nil {
-		return fmt.Errorf("%s of the backup: %w", clusterFile, err)
-	}
-	return cluster.Save(string(r.Dir))
+	return false, nil
 }
 
 // putBlobs puts the blobs back, but for those that the ledger says were erased.
