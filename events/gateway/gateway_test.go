@@ -666,6 +666,20 @@ func TestMemoryIsEachPrincipalsOwn(t *testing.T) {
 	}
 }
 
+// TestNoBlobStore: whoever uploads is told at once, for good, and where to go.
+func TestNoBlobStore(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Blobs = nil })
+	for _, size := range []int{1, gateway.DefaultBlob / 8} {
+		a := d.do(os.Getuid(), "PUT", "/v1/blobs", "", strings.Repeat("x", size))
+		if a.status != 501 || a.code() != "no_blob_store" || a.header.Get("Retry-After") != "" || !strings.Contains(a.body, `"retry_after":null`) || !strings.Contains(a.body, "assay blob put") {
+			t.Errorf("%d bytes: %d %s", size, a.status, a.body)
+		}
+	}
+	if a := d.post(structured, mustGate(t)); a.status != 200 || d.Stats().Refused["no_blob_store"] != 2 {
+		t.Errorf("an event: %d %s, %+v", a.status, a.body, d.Stats())
+	}
+}
+
 func TestBlobs(t *testing.T) {
 	var noRoom error
 	d := open(t, func(c *gateway.Config) {

@@ -601,6 +601,18 @@ func (h *host) testGateway(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") || !strings.Contains(string(answer), `"seq":`) {
 			t.Errorf("%v: %s", err, answer)
 		}
+		// The blob store is the resolver's alone.
+		blobs, err := net.Dial("unix", h.dir.GatewaySocket())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer blobs.Close()
+		fmt.Fprintf(blobs, "PUT /v1/blobs HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nConnection: close\r\n\r\nsaid")
+		answer, err = io.ReadAll(blobs)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 501 ") || !strings.Contains(string(answer), `"no_blob_store"`) {
+			t.Errorf("%v: %s", err, answer)
+		}
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"assay/events/gateway"
 	"assay/events/publish"
@@ -134,18 +135,27 @@ func (g *Gateway) take(file *gateway.File, fresh map[string]*outlet) error {
 		return g.door.Reload(file, publishers)
 	}
 	g.adopt(fresh)
-	var blobs gateway.Blobs
-	if store, err := blob.Open(g.dir.Blobs()); err == nil {
-		blobs = store
-	} else {
-		g.cfg.Log.Warn().Err(err).Msg("the gateway takes no blobs")
-	}
 	var err error
 	g.door, err = gateway.Start(gateway.Config{
 		File: file, Dir: string(g.dir), Socket: durable.Target(g.dir.GatewaySocket()), Publishers: publishers,
-		Blobs: blobs, Room: g.room, Random: rand.Reader, Log: g.cfg.Log,
+		Blobs: g.blobs(), Room: g.room, Random: rand.Reader, Log: g.cfg.Log,
 	})
 	return err
+}
+
+// blobs is the store of the directory, where resolver, backup and erasure find what
+// is in it; nil where it is another user's, or another host's. None is made: on a
+// host of its own nobody would look into it.
+func (g *Gateway) blobs() gateway.Blobs {
+	store, err := blob.OpenExisting(g.dir.Blobs())
+	if err == nil {
+		err = unix.Access(g.dir.Blobs(), unix.W_OK|unix.X_OK)
+	}
+	if err != nil {
+		g.cfg.Log.Info().Err(err).Msg("the gateway stores no blobs")
+		return nil
+	}
+	return store
 }
 
 // outlet opens a principal's connection and spool.

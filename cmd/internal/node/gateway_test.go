@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -435,38 +436,63 @@ func TestGatewayReload(t *testing.T) {
 	}
 }
 
+// put uploads a blob.
+func (h *gatewayHouse) put(content string) (status int, answer string) {
+	h.t.Helper()
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", h.socket) },
+	}}
+	req, err := http.NewRequest("PUT", "http://gateway/v1/blobs", strings.NewReader(content))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return resp.StatusCode, string(raw)
+}
+
+// TestGatewayOnAHostOfItsOwn has no blob store and makes none, where nobody would
+// find what is in it; an event that names a blob goes through.
+func TestGatewayOnAHostOfItsOwn(t *testing.T) {
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","callers":[{"uid":%d,"principal":"agent/piper"}]}`, os.Getuid()))
+	if err := os.Remove(h.dir.Blobs()); err != nil {
+		t.Fatal(err)
+	}
+	h.startLogger()
+	h.startGateway()
+	if status, answer := h.put("what was said"); status != 501 || !strings.Contains(answer, `"no_blob_store"`) {
+		t.Errorf("%d %s", status, answer)
+	}
+	if _, err := os.Stat(h.dir.Blobs()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a store was made: %v", err)
+	}
+	ref := `"dataref":"sha256:` + strings.Repeat("ab", 32) + `","data":`
+	raw := bytes.Replace(mustGate(t), []byte(`"data":`), []byte(ref), 1)
+	if status, answer := h.settled(os.Getuid(), raw); status != 200 {
+		t.Errorf("an event with a dataref: %d %s", status, answer)
+	}
+}
+
 // TestGatewayBlobs: uploads land in the directory's store, and leave the logger
 // its room.
 func TestGatewayBlobs(t *testing.T) {
 	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","blob_bytes":1000,"callers":[{"uid":%d,"principal":"agent/piper"}]}`, os.Getuid()))
 	h.startGateway()
-	put := func() (int, string) {
-		client := http.Client{Transport: &http.Transport{
-			DisableKeepAlives: true,
-			DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", h.socket) },
-		}}
-		req, err := http.NewRequest("PUT", "http://gateway/v1/blobs", strings.NewReader("what was said"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		raw, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(raw)
-	}
-	status, answer := put()
+	status, answer := h.put("what was said")
 	list, err := ListBlobs(h.dir, nil)
 	if err != nil || status != 201 || len(list.Blobs) != 1 || !strings.Contains(answer, list.Blobs[0].Ref) {
 		t.Fatalf("%d %s, %+v, %v", status, answer, list, err)
 	}
 	h.gate.cfg.LowWater = 1 << 60
-	if status, answer := put(); status != 503 || !strings.Contains(answer, "uploads leave") {
+	if status, answer := h.put("what was said"); status != 503 || !strings.Contains(answer, "uploads leave") {
 		t.Errorf("%d %s", status, answer)
 	}
 }
