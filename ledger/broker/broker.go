@@ -173,11 +173,11 @@ func (b *Broker) start() error {
 
 // open lets clients of other processes in and writes down where.
 func (b *Broker) open(opts *server.Options) error {
-	host := opts.Host
+	host, doors := opts.Host, 1
 	if b.self != nil {
-		host = b.self.Host
+		host, doors = b.self.Host, ClusterSize
 	}
-	d, err := openDoor(host, b.port, opts.Nkeys, b.srv.InProcessConn)
+	d, err := openDoor(host, b.port, doors, opts.Nkeys, b.srv.InProcessConn)
 	if err != nil {
 		return err
 	}

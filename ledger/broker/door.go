@@ -15,8 +15,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What a principal may send over all its connections together, in bytes a
-// second. A line costs lineCost more, since a message of a few bytes takes the
+// What a principal may send over all its connections together, at all brokers of a
+// ledger together, in bytes a second. A line costs lineCost more, since a message of a few bytes takes the
 // broker and the logger as long as one of some hundred. It is eight thousand
 // single events a second, or fifty thousand in batches, which is all that a
 // logger takes.
@@ -48,6 +48,7 @@ type door struct {
 	enter func() (net.Conn, error) // a new connection of the server's
 	// patience is doorPatience, but for tests.
 	patience time.Duration
+	doors    int // of the ledger, this one included: each lets in its part
 
 	ctx   context.Context
 	close context.CancelFunc
@@ -80,19 +81,23 @@ func (v *visit) end() {
 }
 
 // openDoor listens at a host's port, or at any with port 0, for users of a server.
-func openDoor(host string, port int, users []*server.NkeyUser, enter func() (net.Conn, error)) (*door, error) {
+// It is one of as many doors to the ledger as there are brokers.
+func openDoor(host string, port, doors int, users []*server.NkeyUser, enter func() (net.Conn, error)) (*door, error) {
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
 	}
-	d := &door{ln: ln, enter: enter, patience: doorPatience, visits: map[*visit]bool{}, keys: map[uint64]string{}, stranger: newLimiter()}
+	d := &door{ln: ln, enter: enter, patience: doorPatience, doors: doors, visits: map[*visit]bool{}, keys: map[uint64]string{}}
+	d.stranger = d.newLimiter()
 	d.know(users)
 	d.ctx, d.close = context.WithCancel(context.Background())
 	d.wg.Go(d.accept)
 	return d, nil
 }
 
-func newLimiter() *rate.Limiter { return rate.NewLimiter(doorRate, doorBurst) }
+func (d *door) newLimiter() *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(doorRate)/rate.Limit(d.doors), doorBurst/d.doors)
+}
 
 // know takes the users that the server lets in: principals have a limit, and
 // assay's own services none.
@@ -108,7 +113,7 @@ func (d *door) know(users []*server.NkeyUser) {
 			continue
 		}
 		if d.limiters[u.Nkey] = before[u.Nkey]; before[u.Nkey] == nil {
-			d.limiters[u.Nkey] = newLimiter()
+			d.limiters[u.Nkey] = d.newLimiter()
 		}
 	}
 }

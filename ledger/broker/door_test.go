@@ -82,7 +82,7 @@ func (b *behind) await(t *testing.T, n int) {
 func newDoor(t *testing.T, once int) (*door, *behind) {
 	t.Helper()
 	b := &behind{more: make(chan struct{}, 1)}
-	d, err := openDoor("127.0.0.1", 0, nil, b.enter)
+	d, err := openDoor("127.0.0.1", 0, 1, nil, b.enter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func newDoor(t *testing.T, once int) (*door, *behind) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.accounts = map[string]string{"SERVICE": "STORE", "FLOOD": "P_agent_flood", "OTHER": "P_agent_other"}
-	d.limiters = map[string]*rate.Limiter{"FLOOD": rate.NewLimiter(0, once), "OTHER": newLimiter()}
+	d.limiters = map[string]*rate.Limiter{"FLOOD": rate.NewLimiter(0, once), "OTHER": d.newLimiter()}
 	d.stranger = rate.NewLimiter(0, once)
 	return d, b
 }
@@ -197,7 +197,7 @@ func TestDoorEndsWithTheClient(t *testing.T) {
 // TestDoorClosesOnAClientThatDoesNotRead: the server has left it by then.
 func TestDoorClosesOnAClientThatDoesNotRead(t *testing.T) {
 	entered := make(chan net.Conn, 1)
-	d, err := openDoor("127.0.0.1", 0, nil, func() (net.Conn, error) {
+	d, err := openDoor("127.0.0.1", 0, 1, nil, func() (net.Conn, error) {
 		near, far := net.Pipe()
 		entered <- near
 		return far, nil
@@ -265,7 +265,7 @@ func TestClientKey(t *testing.T) {
 
 func TestDoorClosesOnAServerThatDoesNotRead(t *testing.T) {
 	deaf := make(chan net.Conn, 1)
-	d, err := openDoor("127.0.0.1", 0, nil, func() (net.Conn, error) {
+	d, err := openDoor("127.0.0.1", 0, 1, nil, func() (net.Conn, error) {
 		near, far := net.Pipe()
 		deaf <- near
 		return far, nil
