@@ -38,6 +38,8 @@ const (
 	// logger's client holds 64 MiB of a principal, its queue 16 MiB, and a starved
 	// collector lets several times that lie about; seen: 260 MiB and 1 GiB.
 	floodMost = 2 << 30
+	// floodShare is how many times fewer acks another may get in a flood, at most.
+	floodShare = 30
 )
 
 // flood is one agent's traffic. But for the slow readers nothing of it asks for
@@ -181,6 +183,11 @@ func (h *house) outlastsAFlood(l *process, brokers map[string]*process) {
 	quiet := h.ackTimes(victim, tools, span/4, 0)
 	var during []time.Duration
 	f := h.flooded(func() { during = h.ackTimes(victim, tools, span, 5) })
+	// Seen: a half to a fifth of the acks without a flood, and a hundredth where one
+	// principal's events stand before another's.
+	if seen, without := len(during), 4*len(quiet); seen*floodShare < without {
+		t.Errorf("%d acks of the other in the flood, about %d without: less than one in %d", seen, without, floodShare)
+	}
 	// Behind all of it, so that nothing waits any more once this is acked.
 	last := publish.New(h.connect("agent.piper"), "agent/piper")
 	h.ackTimes(last, mustTemplate(t, "gate.chosen"), 0, 1)
