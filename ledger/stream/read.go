@@ -26,7 +26,8 @@ const stallAfter = 2 * time.Second
 // stream lost are passed over, so fn must check that seq is contiguous; where
 // all up to the end are lost the error is a *ledger.LostError. Bodies belong to
 // fn. An error of fn ends the read and is returned. A replicated stream is read
-// from any of its copies, which may be behind the leader for a while.
+// from any of its copies; one that is behind the leader and stands still is left for
+// another.
 func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledger.Seq, body []byte) error) error {
 	if from == 0 {
 		from = 1
@@ -44,6 +45,19 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 			return nil
 		}
 	}
+	for try := 1; ; try++ {
+		err := s.read(ctx, from, to, fn)
+		behind, lags := errors.AsType[*lagError](err)
+		if !lags || try == lagTries {
+			return err
+		}
+		from = behind.after + 1
+	}
+}
+
+// read reads from one copy, from a place on that the stream has or is to have. The
+// error is a *lagError where the copy stands still behind the leader.
+func (s *Stream) read(ctx context.Context, from, to ledger.Seq, fn func(seq ledger.Seq, body []byte) error) error {
 	var cons jetstream.Consumer
 	err := withLeader(ctx, electedWithin, func(ctx context.Context) (err error) {
 		cons, err = s.js.OrderedConsumer(ctx, Name, jetstream.OrderedConsumerConfig{
@@ -142,7 +156,7 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 			return &ledger.LostError{After: after, Last: to}
 		}
 		if err == nil && lagging.since(after) > lagLimit {
-			return fmt.Errorf("read from %d: the copy that is read ends at %d since %s ago, the stream has %d", from, after, lagLimit, to)
+			return &lagError{after, to}
 		}
 	}
 }
@@ -153,8 +167,18 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 const electedWithin = 15 * time.Second
 
 // lagLimit is how long a read waits for a copy that does not catch up with the
-// leader: then its caller may try another.
-const lagLimit = 30 * time.Second
+// leader, and lagTries how many it tries: the server picks one anew each time.
+const (
+	lagLimit = 10 * time.Second
+	lagTries = 5
+)
+
+// lagError says that the copy that was read ended at after, and the stream has to.
+type lagError struct{ after, to ledger.Seq }
+
+func (e *lagError) Error() string {
+	return fmt.Sprintf("the copy that is read ends at %d since %s ago, the stream has %d", e.after, lagLimit, e.to)
+}
 
 // lag is how long a read has stood at one place although the leader had more.
 type lag struct {

@@ -88,7 +88,7 @@ func (c *cluster) startServices(seed uint64) {
 	c.views, c.judge = c.serve("projector"), c.serve("resolver", "--seal", "1s")
 	c.sensing = []*process{c.serve("sensor", "--sensor", "200ms"), c.serve("ingress")}
 	c.awaitServed("logger-b", "assay", "resolver", "ingress", "sensor")
-	c.load = c.start(&load{h: c.house, batch: 8, acked: map[string]promise{}, open: map[string]promise{}}, 5, 2, seed)
+	c.load = c.start(&load{h: c.house, batch: 8, pause: 50 * time.Millisecond, acked: map[string]promise{}, open: map[string]promise{}}, 5, 2, seed)
 	c.flows()
 }
 
@@ -347,7 +347,7 @@ func TestClusterSurvivesFaults(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1<<33))
 	disk := ""
 	if os.Geteuid() == 0 {
-		disk = disktest.Mount(t, diskMiB)
+		disk = disktest.Mount(t, diskMiB+32*int64(rounds)) // it is to be full when the test says so
 	} else {
 		t.Log("NOT TRIED: a full disk, which takes a tmpfs that only root may mount")
 	}

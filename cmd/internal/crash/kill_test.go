@@ -26,7 +26,8 @@ import (
 // load publishes from several connections and keeps what it was promised.
 type load struct {
 	h     *house
-	batch int // events in a message, at most
+	batch int           // events in a message, at most
+	pause time.Duration // after each message, on each connection and way
 	acks  atomic.Int64
 	wg    sync.WaitGroup
 	stop  context.CancelFunc
@@ -110,6 +111,7 @@ func (h *house) start(l *load, connections, underWay int, seed uint64) *load {
 			l.wg.Go(func() {
 				for ctx.Err() == nil {
 					l.publish(ctx, client, p.principal, events, rng)
+					time.Sleep(l.pause)
 				}
 			})
 		}
