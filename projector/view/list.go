@@ -14,30 +14,46 @@ var ErrKind = errors.New("unknown kind")
 // Kinds are what List can list.
 func Kinds() []string {
 	return []string{
-		"audits", "blobs", "canaries", "claims", "episodes", "experiments", "hypotheses", "opportunities", "orphans", "parked",
-		"predictions", "prices", "queries", "rejections", "scans", "sequences", "shadow", "skews", "tool_calls", "usage", "weeks",
+		"audits", "belief_reads", "beliefs", "blobs", "canaries", "challenges", "claims", "content_changes", "episodes", "experiments",
+		"graph", "graph_writes", "hypotheses", "lineage", "lineage_steps", "opportunities", "orphans", "parked", "predictions",
+		"prices", "queries", "rejections", "scans", "sequences", "shadow", "skews", "tool_calls", "transforms", "usage", "weeks",
 	}
 }
 
 // List calls fn for everything of one kind in a namespace, in the order of ids
-// or, for canaries, orphans, rejections, scans and skews, of records. Canaries,
-// parked records, prices and weeks are those of every namespace: they have none.
+// or, for belief reads, canaries, orphans, rejections, scans and skews, of records.
+// Canaries, parked records, prices and weeks are those of every namespace: they
+// have none.
 func List(s *projector.State, kind, namespace string, fn func(any) error) error {
 	switch kind {
 	case "audits":
 		return ListAudits(s, namespace, func(v *Audit) error { return fn(v) })
+	case "belief_reads":
+		return ListBeliefReads(s, namespace, func(v *BeliefRead) error { return fn(v) })
+	case "beliefs", "graph":
+		return ListAsOf(s, kind, namespace, GraphQuery{}, fn)
 	case "canaries":
 		return ListCanaries(s, func(v *Canary) error { return fn(v) })
 	case "blobs":
 		return ListBlobs(s, namespace, func(v *Blob) error { return fn(v) })
+	case "challenges":
+		return ListChallenges(s, namespace, func(v *Challenge) error { return fn(v) })
 	case "claims":
 		return ListClaims(s, namespace, func(v *Claim) error { return fn(v) })
+	case "content_changes":
+		return ListContentChanges(s, namespace, func(v *ContentChange) error { return fn(v) })
 	case "episodes":
 		return ListEpisodes(s, namespace, func(v *Episode) error { return fn(v) })
 	case "experiments":
 		return ListExperiments(s, namespace, func(v *Experiment) error { return fn(v) })
+	case "graph_writes":
+		return ListGraphWrites(s, namespace, func(v *GraphEdge) error { return fn(v) })
 	case "hypotheses":
 		return ListHypotheses(s, namespace, func(v *HypothesisSet) error { return fn(v) })
+	case "lineage":
+		return ListLineageByWriter(s, namespace, func(v *WriterLineage) error { return fn(v) })
+	case "lineage_steps":
+		return ListLineage(s, namespace, func(v *LineageStep) error { return fn(v) })
 	case "opportunities":
 		return ListOpportunities(s, namespace, func(v *Opportunity) error { return fn(v) })
 	case "orphans":
@@ -62,6 +78,8 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListSkews(s, namespace, func(v *Skew) error { return fn(v) })
 	case "tool_calls":
 		return ListToolCalls(s, namespace, func(v *ToolCall) error { return fn(v) })
+	case "transforms":
+		return ListTransforms(s, namespace, func(v *Transform) error { return fn(v) })
 	case "usage":
 		return ListEpisodeUsage(s, namespace, func(v *EpisodeUsage) error { return fn(v) })
 	case "weeks":
@@ -70,10 +88,22 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 	return fmt.Errorf("%w %q, want one of %v", ErrKind, kind, Kinds())
 }
 
+// ListAsOf is List for the two kinds that can be asked for an earlier record: what
+// the graph held, and what was believed.
+func ListAsOf(s *projector.State, kind, namespace string, q GraphQuery, fn func(any) error) error {
+	switch kind {
+	case "graph":
+		return ListGraph(s, namespace, q, func(v *GraphEdge) error { return fn(v) })
+	case "beliefs":
+		return ListBeliefs(s, namespace, q.At, func(v *Belief) error { return fn(v) })
+	}
+	return fmt.Errorf("%w: %s as of a record", ErrKind, kind)
+}
+
 // listOrphans merges the projections' orphans by record.
 func listOrphans(s *projector.State, namespace string, fn func(any) error) error {
 	var all []Orphan
-	for _, p := range []string{Canaries, Claims, Experiments, Predictions, Queries} {
+	for _, p := range []string{Beliefs, Canaries, Claims, Experiments, Graph, Predictions, Queries} {
 		err := Orphans(s, p, namespace, func(o *Orphan) error {
 			all = append(all, *o)
 			return nil

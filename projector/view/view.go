@@ -29,11 +29,13 @@ import (
 
 // Names of the projections.
 const (
+	Beliefs       = "beliefs"
 	Blobs         = "blobs"
 	Canaries      = "canaries"
 	Claims        = "claims"
 	Episodes      = "episodes"
 	Experiments   = "experiments"
+	Graph         = "graph"
 	IDs           = "ids"
 	Opportunities = "opportunities"
 	Predictions   = "predictions"
@@ -64,7 +66,7 @@ var ErrRole = errors.New("role may not write this type")
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		blobs{}, canaries{}, claims{}, episodes{}, experiments{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
+		beliefs{}, blobs{}, canaries{}, claims{}, episodes{}, experiments{}, graph{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
 		scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
@@ -246,6 +248,10 @@ type Found struct {
 	Hypotheses    []HypothesisSet   `json:"hypotheses"`
 	Queries       []Query           `json:"queries"`
 	Canaries      []FoundCanary     `json:"canaries"`
+	Edges         []FoundEdge       `json:"edges"`
+	Beliefs       []FoundBelief     `json:"beliefs"`
+	Challenges    []Challenge       `json:"challenges"`
+	Transforms    []Transform       `json:"transforms"`
 }
 
 // FoundClaim is a claim with everything that happened to it.
@@ -263,11 +269,12 @@ type FoundPrediction struct {
 // Empty says that the identifier names nothing.
 func (f *Found) Empty() bool {
 	return len(f.Events)+len(f.Claims)+len(f.Predictions)+len(f.Opportunities)+len(f.Experiments)+len(f.ToolCalls)+
-		len(f.Hypotheses)+len(f.Queries)+len(f.Canaries) == 0
+		len(f.Hypotheses)+len(f.Queries)+len(f.Canaries)+
+		len(f.Edges)+len(f.Beliefs)+len(f.Challenges)+len(f.Transforms) == 0
 }
 
-// Find looks an event, claim, prediction, opportunity, experiment, tool call,
-// set of hypotheses, query or canary id up in all namespaces.
+// Find looks an id up in all namespaces: of an event, or of anything that Found
+// has a list for.
 func Find(s *projector.State, id string) (f Found, err error) {
 	steps := []func() error{
 		func() (err error) { f.Events, err = FindEvent(s, id); return err },
@@ -279,6 +286,10 @@ func Find(s *projector.State, id string) (f Found, err error) {
 		func() (err error) { f.Hypotheses, err = FindHypotheses(s, id); return err },
 		func() (err error) { f.Queries, err = FindQuery(s, id); return err },
 		func() (err error) { f.Canaries, err = findCanaries(s, id); return err },
+		func() (err error) { f.Edges, err = FindEdge(s, id); return err },
+		func() (err error) { f.Beliefs, err = FindBelief(s, id); return err },
+		func() (err error) { f.Challenges, err = FindChallenge(s, id); return err },
+		func() (err error) { f.Transforms, err = FindTransform(s, id); return err },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

@@ -1,0 +1,66 @@
+package ledgertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"assay/events"
+)
+
+// family is one record of a family that says something of what came before:
+// beliefs and what was done to them.
+func (m *mixer) family(agent string) {
+	m.believe(agent)
+}
+
+// pick is one of a few values.
+func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
+
+// observed is the agent or, as often, the dispatcher.
+func (m *mixer) observed(agent string) string { return pick(m.rng, agent, "dispatcher/main") }
+
+func (m *mixer) writeGraph(agent string) {
+	d := &events.GraphWritten{Context: m.context(), Op: pick(m.rng, "add", "add", "update", "remove"), Cause: "leak", Effect: pick(m.rng, "oom", "swap")}
+	if m.rng.IntN(2) == 0 {
+		d.EdgeID = Ptr(fmt.Sprintf("edge-%d", m.rng.IntN(8)))
+	}
+	m.put(m.observed(agent), d)
+}
+
+// content is one of a few hashes, so that some contents come again.
+func (m *mixer) content() string { return fmt.Sprintf("%064x", m.rng.IntN(5)) }
+
+func (m *mixer) provenance() *events.Provenance {
+	return &events.Provenance{
+		Origin: pick(m.rng, nil, Ptr("derived"), Ptr("observation")), Lineage: &events.Lineage{EvidenceIDs: []string{m.call}, Parents: []string{m.aBelief()}},
+	}
+}
+
+// aBelief is one of a few, or one that nobody recorded.
+func (m *mixer) aBelief() string { return fmt.Sprintf("belief-%d", m.rng.IntN(12)) }
+
+func (m *mixer) believe(agent string) {
+	id, version := m.aBelief(), int64(1+m.rng.IntN(4))
+	switch m.rng.IntN(10) {
+	case 0, 1, 2:
+		m.put(m.observed(agent), &events.BeliefCreated{Context: m.context(), BeliefID: id, Version: version, ContentSHA256: m.content(), Provenance: m.provenance()})
+	case 3:
+		m.put(m.observed(agent), &events.BeliefChallenged{Context: m.context(), ChallengeID: fmt.Sprintf("challenge-%d", m.rng.IntN(30)), BeliefID: id})
+	case 4, 5:
+		m.put(m.observed(agent), &events.BeliefRevised{
+			Context: m.context(), BeliefID: id, Change: pick(m.rng, "content", "metadata"), NewVersion: pick(m.rng, nil, &version), ContentSHA256: m.content(),
+			OldContentSHA256: pick(m.rng, nil, Ptr(m.content())), ChallengeID: pick(m.rng, nil, Ptr(fmt.Sprintf("challenge-%d", m.rng.IntN(30)))),
+		})
+	case 6:
+		m.put(agent, &events.BeliefSuperseded{Context: m.context(), BeliefID: id, SupersededBy: m.aBelief()})
+	case 7:
+		m.put(agent, &events.LineageChanged{Context: m.context(), BeliefID: id, NewLineage: &events.Lineage{Parents: []string{m.aBelief()}}})
+	case 8:
+		m.put("dispatcher/main", &events.BeliefTransformed{
+			TransformID: m.name("transform"), Op: "summarised", Inputs: []events.BeliefInput{{BeliefID: id}, {BeliefID: m.aBelief()}},
+			Outputs: []events.BeliefOutput{{BeliefID: m.aBelief(), Version: &version, ContentSHA256: Ptr(m.content()), From: []string{id}}, {BeliefID: m.aBelief()}},
+		})
+	default:
+		m.put("dispatcher/main", &events.BeliefRead{BeliefID: id, Version: &version, ContentSHA256: pick(m.rng, nil, Ptr(m.content()))})
+	}
+}
