@@ -3,14 +3,20 @@ package ledgertest
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"assay/events"
 )
 
 // family is one record of a family that says something of what came before:
-// beliefs and what was done to them.
+// beliefs, contradictions, and what was done to them.
 func (m *mixer) family(agent string) {
-	m.believe(agent)
+	switch m.rng.IntN(3) {
+	case 0:
+		m.contradict(agent)
+	default:
+		m.believe(agent)
+	}
 }
 
 // pick is one of a few values.
@@ -62,5 +68,27 @@ func (m *mixer) believe(agent string) {
 		})
 	default:
 		m.put("dispatcher/main", &events.BeliefRead{BeliefID: id, Version: &version, ContentSHA256: pick(m.rng, nil, Ptr(m.content()))})
+	}
+}
+
+func (m *mixer) contradict(agent string) {
+	id, evidence := fmt.Sprintf("conflict-%d", m.rng.IntN(10)), []string{m.call}
+	who := pick(m.rng, agent, "operator/op")
+	switch m.rng.IntN(7) {
+	case 0, 1:
+		m.put(who, &events.ContradictionDetected{
+			Context: m.context(), ContradictionID: id,
+			Left: events.ContradictionSide{Kind: "belief", ID: m.aBelief()}, Right: events.ContradictionSide{Kind: "belief", ID: m.aBelief()},
+		})
+	case 2:
+		m.put(who, &events.ContradictionOwned{Context: m.context(), ContradictionID: id, Owner: "piper", RevisitBy: pick(m.rng, nil, Ptr(events.FormatTime(m.l.now.Add(time.Minute))))})
+	case 3:
+		m.put(who, &events.ContradictionInvestigated{Context: m.context(), ContradictionID: id, EvidenceIDs: evidence})
+	case 4:
+		m.put(who, &events.ContradictionScoped{Context: m.context(), ContradictionID: id, LeftScope: "host a", RightScope: pick(m.rng, "host b", "host c"), EvidenceIDs: evidence})
+	case 5:
+		m.put(who, &events.ContradictionUnresolved{Context: m.context(), ContradictionID: id, Cause: pick(m.rng, "expired", "deferred")})
+	default:
+		m.put(who, &events.ContradictionResolved{Context: m.context(), ContradictionID: id, Resolution: pick(m.rng, "left_holds", "right_holds"), EvidenceIDs: evidence})
 	}
 }

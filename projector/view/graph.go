@@ -120,15 +120,7 @@ func edgeOf(d *events.GraphWritten) string {
 	if d.EdgeID != nil {
 		return key("i", *d.EdgeID)
 	}
-	parts := []string{"k", d.Cause, d.Effect}
-	for _, p := range []*string{d.RelationKind, d.Polarity, d.Condition} {
-		if p == nil {
-			parts = append(parts, "")
-		} else {
-			parts = append(parts, "="+*p)
-		}
-	}
-	return key(parts...)
+	return key("k", d.Cause, d.Effect, stated(d.RelationKind), stated(d.Polarity), stated(d.Condition))
 }
 
 // edgeName names an edge to a reader.

@@ -14,7 +14,7 @@ var ErrKind = errors.New("unknown kind")
 // Kinds are what List can list.
 func Kinds() []string {
 	return []string{
-		"audits", "belief_reads", "beliefs", "blobs", "canaries", "challenges", "claims", "content_changes", "episodes", "experiments",
+		"audits", "belief_reads", "beliefs", "blobs", "canaries", "challenges", "claims", "content_changes", "contradictions", "episodes", "experiments",
 		"graph", "graph_writes", "hypotheses", "lineage", "lineage_steps", "opportunities", "orphans", "parked", "predictions",
 		"prices", "queries", "rejections", "scans", "sequences", "shadow", "skews", "tool_calls", "transforms", "usage", "weeks",
 	}
@@ -42,6 +42,8 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListClaims(s, namespace, func(v *Claim) error { return fn(v) })
 	case "content_changes":
 		return ListContentChanges(s, namespace, func(v *ContentChange) error { return fn(v) })
+	case "contradictions":
+		return ListContradictions(s, namespace, func(v *Contradiction) error { return fn(v) })
 	case "episodes":
 		return ListEpisodes(s, namespace, func(v *Episode) error { return fn(v) })
 	case "experiments":
@@ -103,7 +105,7 @@ func ListAsOf(s *projector.State, kind, namespace string, q GraphQuery, fn func(
 // listOrphans merges the projections' orphans by record.
 func listOrphans(s *projector.State, namespace string, fn func(any) error) error {
 	var all []Orphan
-	for _, p := range []string{Beliefs, Canaries, Claims, Experiments, Graph, Predictions, Queries} {
+	for _, p := range []string{Beliefs, Canaries, Claims, Contradictions, Experiments, Graph, Predictions, Queries} {
 		err := Orphans(s, p, namespace, func(o *Orphan) error {
 			all = append(all, *o)
 			return nil

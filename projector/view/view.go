@@ -29,23 +29,24 @@ import (
 
 // Names of the projections.
 const (
-	Beliefs       = "beliefs"
-	Blobs         = "blobs"
-	Canaries      = "canaries"
-	Claims        = "claims"
-	Episodes      = "episodes"
-	Experiments   = "experiments"
-	Graph         = "graph"
-	IDs           = "ids"
-	Opportunities = "opportunities"
-	Predictions   = "predictions"
-	Queries       = "queries"
-	Rejections    = "rejections"
-	Scans         = "scans"
-	Shadow        = "shadow"
-	ToolCalls     = "toolcalls"
-	Usages        = "usage"
-	Weeks         = "weeks"
+	Beliefs        = "beliefs"
+	Blobs          = "blobs"
+	Canaries       = "canaries"
+	Claims         = "claims"
+	Contradictions = "contradictions"
+	Episodes       = "episodes"
+	Experiments    = "experiments"
+	Graph          = "graph"
+	IDs            = "ids"
+	Opportunities  = "opportunities"
+	Predictions    = "predictions"
+	Queries        = "queries"
+	Rejections     = "rejections"
+	Scans          = "scans"
+	Shadow         = "shadow"
+	ToolCalls      = "toolcalls"
+	Usages         = "usage"
+	Weeks          = "weeks"
 )
 
 // Roles whose word decides something here.
@@ -66,7 +67,7 @@ var ErrRole = errors.New("role may not write this type")
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		beliefs{}, blobs{}, canaries{}, claims{}, episodes{}, experiments{}, graph{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
+		beliefs{}, blobs{}, canaries{}, claims{}, contradictions{}, episodes{}, experiments{}, graph{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
 		scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
@@ -104,6 +105,14 @@ func deref(s *string) string {
 		return ""
 	}
 	return *s
+}
+
+// stated tells what is not known, "", from all that is, for keys.
+func stated(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return "=" + *s
 }
 
 // places are the namespaces in which a projection has anything, in the order of
@@ -239,19 +248,20 @@ func observer(r *projector.Record) bool {
 
 // Found is everything that one identifier names.
 type Found struct {
-	Events        []ledger.Seq      `json:"events"`
-	Claims        []FoundClaim      `json:"claims"`
-	Predictions   []FoundPrediction `json:"predictions"`
-	Opportunities []Opportunity     `json:"opportunities"`
-	Experiments   []Experiment      `json:"experiments"`
-	ToolCalls     []ToolCall        `json:"tool_calls"`
-	Hypotheses    []HypothesisSet   `json:"hypotheses"`
-	Queries       []Query           `json:"queries"`
-	Canaries      []FoundCanary     `json:"canaries"`
-	Edges         []FoundEdge       `json:"edges"`
-	Beliefs       []FoundBelief     `json:"beliefs"`
-	Challenges    []Challenge       `json:"challenges"`
-	Transforms    []Transform       `json:"transforms"`
+	Events         []ledger.Seq         `json:"events"`
+	Claims         []FoundClaim         `json:"claims"`
+	Predictions    []FoundPrediction    `json:"predictions"`
+	Opportunities  []Opportunity        `json:"opportunities"`
+	Experiments    []Experiment         `json:"experiments"`
+	ToolCalls      []ToolCall           `json:"tool_calls"`
+	Hypotheses     []HypothesisSet      `json:"hypotheses"`
+	Queries        []Query              `json:"queries"`
+	Canaries       []FoundCanary        `json:"canaries"`
+	Edges          []FoundEdge          `json:"edges"`
+	Beliefs        []FoundBelief        `json:"beliefs"`
+	Challenges     []Challenge          `json:"challenges"`
+	Transforms     []Transform          `json:"transforms"`
+	Contradictions []FoundContradiction `json:"contradictions"`
 }
 
 // FoundClaim is a claim with everything that happened to it.
@@ -270,7 +280,8 @@ type FoundPrediction struct {
 func (f *Found) Empty() bool {
 	return len(f.Events)+len(f.Claims)+len(f.Predictions)+len(f.Opportunities)+len(f.Experiments)+len(f.ToolCalls)+
 		len(f.Hypotheses)+len(f.Queries)+len(f.Canaries)+
-		len(f.Edges)+len(f.Beliefs)+len(f.Challenges)+len(f.Transforms) == 0
+		len(f.Edges)+len(f.Beliefs)+len(f.Challenges)+len(f.Transforms)+
+		len(f.Contradictions) == 0
 }
 
 // Find looks an id up in all namespaces: of an event, or of anything that Found
@@ -290,6 +301,7 @@ func Find(s *projector.State, id string) (f Found, err error) {
 		func() (err error) { f.Beliefs, err = FindBelief(s, id); return err },
 		func() (err error) { f.Challenges, err = FindChallenge(s, id); return err },
 		func() (err error) { f.Transforms, err = FindTransform(s, id); return err },
+		func() (err error) { f.Contradictions, err = FindContradiction(s, id); return err },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
