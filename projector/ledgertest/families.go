@@ -9,11 +9,13 @@ import (
 )
 
 // family is one record of a family that says something of what came before:
-// beliefs, contradictions, and what was done to them.
+// beliefs, contradictions, findings, and what was done to them.
 func (m *mixer) family(agent string) {
-	switch m.rng.IntN(3) {
+	switch m.rng.IntN(4) {
 	case 0:
 		m.contradict(agent)
+	case 1:
+		m.find(agent)
 	default:
 		m.believe(agent)
 	}
@@ -90,5 +92,20 @@ func (m *mixer) contradict(agent string) {
 		m.put(who, &events.ContradictionUnresolved{Context: m.context(), ContradictionID: id, Cause: pick(m.rng, "expired", "deferred")})
 	default:
 		m.put(who, &events.ContradictionResolved{Context: m.context(), ContradictionID: id, Resolution: pick(m.rng, "left_holds", "right_holds"), EvidenceIDs: evidence})
+	}
+}
+
+func (m *mixer) find(agent string) {
+	id, injection := fmt.Sprintf("finding-%d", m.rng.IntN(8)), fmt.Sprintf("injection-%d", m.rng.IntN(20))
+	tokens := pick(m.rng, nil, Ptr(int64(m.rng.IntN(200))))
+	switch m.rng.IntN(5) {
+	case 0:
+		m.put(agent, &events.FindingWritten{Context: m.context(), FindingID: id, Claim: "the cache leaks", ClaimSHA256: pick(m.rng, nil, Ptr(m.content()))})
+	case 1, 2:
+		m.put("dispatcher/main", &events.FindingDelivered{FindingID: id, InjectionID: injection, Tokens: tokens})
+	case 3:
+		m.put("dispatcher/main", &events.FindingWithheld{FindingID: id, Cause: pick(m.rng, "holdout", "budget"), ShadowTokens: tokens})
+	default:
+		m.put(pick(m.rng, agent, "operator/op"), &events.FindingRated{Context: m.context(), FindingID: id, InjectionID: pick(m.rng, nil, &injection), Rating: pick(m.rng, "harmful", "helpful")})
 	}
 }

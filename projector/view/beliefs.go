@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -174,11 +173,11 @@ func (beliefs) Apply(b *projector.Batch, r *projector.Record) error {
 	switch r.Event.Data.(type) {
 	case *events.BeliefRead, *events.BeliefTransformed:
 		if !observer(r) {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 	case *events.BeliefCreated, *events.BeliefChallenged, *events.BeliefRevised, *events.BeliefSuperseded, *events.LineageChanged:
 		if r.Role() != roleAgent && !observer(r) {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 	}
 	f := believing{b, r}

@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -147,7 +146,7 @@ func (contradictions) Apply(b *projector.Batch, r *projector.Record) error {
 		return nil
 	}
 	if r.Role() != roleAgent && r.Role() != roleOperator {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	if isDetection {
 		detect(b, r, d)

@@ -2,7 +2,6 @@ package view
 
 import (
 	"errors"
-	"fmt"
 
 	"assay/events"
 	"assay/internal/kv"
@@ -36,7 +35,7 @@ func deliver(b *projector.Batch, ns string, evidence []string, r *projector.Reco
 // deliverContent notes what the dispatcher put before the agent.
 func deliverContent(b *projector.Batch, r *projector.Record, d *events.EvidenceDelivered) error {
 	if !observer(r) {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	deliver(b, r.Namespace, []string{d.EvidenceID}, r)
 	k := key(contentKind, r.Namespace, d.EvidenceID, d.SHA256)

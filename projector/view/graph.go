@@ -85,7 +85,7 @@ func (graph) Apply(b *projector.Batch, r *projector.Record) error {
 		return nil
 	}
 	if r.Role() != roleAgent && !observer(r) {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	id := edgeOf(d)
 	e, _ := projector.Edit[GraphEdge](b, key(edgeKind, r.Namespace, id))

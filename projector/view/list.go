@@ -14,9 +14,9 @@ var ErrKind = errors.New("unknown kind")
 // Kinds are what List can list.
 func Kinds() []string {
 	return []string{
-		"audits", "belief_reads", "beliefs", "blobs", "canaries", "challenges", "claims", "content_changes", "contradictions", "episodes", "experiments",
+		"audits", "belief_reads", "beliefs", "blobs", "canaries", "challenges", "claims", "content_changes", "contradictions", "deliveries", "episodes", "experiments", "findings",
 		"graph", "graph_writes", "hypotheses", "lineage", "lineage_steps", "opportunities", "orphans", "parked", "predictions",
-		"prices", "queries", "rejections", "scans", "sequences", "shadow", "skews", "tool_calls", "transforms", "usage", "weeks",
+		"prices", "queries", "ratings", "rejections", "scans", "sequences", "shadow", "skews", "tool_calls", "transforms", "usage", "weeks", "withheld",
 	}
 }
 
@@ -44,10 +44,14 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListContentChanges(s, namespace, func(v *ContentChange) error { return fn(v) })
 	case "contradictions":
 		return ListContradictions(s, namespace, func(v *Contradiction) error { return fn(v) })
+	case "deliveries":
+		return ListDeliveries(s, namespace, func(v *Delivery) error { return fn(v) })
 	case "episodes":
 		return ListEpisodes(s, namespace, func(v *Episode) error { return fn(v) })
 	case "experiments":
 		return ListExperiments(s, namespace, func(v *Experiment) error { return fn(v) })
+	case "findings":
+		return ListFindings(s, namespace, func(v *Finding) error { return fn(v) })
 	case "graph_writes":
 		return ListGraphWrites(s, namespace, func(v *GraphEdge) error { return fn(v) })
 	case "hypotheses":
@@ -68,6 +72,8 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListPrices(s, func(v *Price) error { return fn(v) })
 	case "queries":
 		return ListQueries(s, namespace, func(v *Query) error { return fn(v) })
+	case "ratings":
+		return ListRatings(s, namespace, func(v *Rating) error { return fn(v) })
 	case "rejections":
 		return ListRejections(s, namespace, func(v *Rejection) error { return fn(v) })
 	case "scans":
@@ -86,6 +92,8 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListEpisodeUsage(s, namespace, func(v *EpisodeUsage) error { return fn(v) })
 	case "weeks":
 		return ListWeeks(s, func(v *Week) error { return fn(v) })
+	case "withheld":
+		return ListWithheld(s, namespace, func(v *Withholding) error { return fn(v) })
 	}
 	return fmt.Errorf("%w %q, want one of %v", ErrKind, kind, Kinds())
 }
@@ -105,7 +113,7 @@ func ListAsOf(s *projector.State, kind, namespace string, q GraphQuery, fn func(
 // listOrphans merges the projections' orphans by record.
 func listOrphans(s *projector.State, namespace string, fn func(any) error) error {
 	var all []Orphan
-	for _, p := range []string{Beliefs, Canaries, Claims, Contradictions, Experiments, Graph, Predictions, Queries} {
+	for _, p := range []string{Beliefs, Canaries, Claims, Contradictions, Experiments, Findings, Graph, Predictions, Queries} {
 		err := Orphans(s, p, namespace, func(o *Orphan) error {
 			all = append(all, *o)
 			return nil

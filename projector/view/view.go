@@ -18,6 +18,7 @@ package view
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -36,6 +37,7 @@ const (
 	Contradictions = "contradictions"
 	Episodes       = "episodes"
 	Experiments    = "experiments"
+	Findings       = "findings"
 	Graph          = "graph"
 	IDs            = "ids"
 	Opportunities  = "opportunities"
@@ -64,10 +66,15 @@ const (
 // logger refuses such events; one that is in the ledger all the same is parked.
 var ErrRole = errors.New("role may not write this type")
 
+// forbidden is ErrRole for a record.
+func forbidden(r *projector.Record) error {
+	return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+}
+
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		beliefs{}, blobs{}, canaries{}, claims{}, contradictions{}, episodes{}, experiments{}, graph{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
+		beliefs{}, blobs{}, canaries{}, claims{}, contradictions{}, episodes{}, experiments{}, findings{}, graph{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
 		scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
@@ -262,6 +269,7 @@ type Found struct {
 	Challenges     []Challenge          `json:"challenges"`
 	Transforms     []Transform          `json:"transforms"`
 	Contradictions []FoundContradiction `json:"contradictions"`
+	Findings       []FoundFinding       `json:"findings"`
 }
 
 // FoundClaim is a claim with everything that happened to it.
@@ -281,7 +289,7 @@ func (f *Found) Empty() bool {
 	return len(f.Events)+len(f.Claims)+len(f.Predictions)+len(f.Opportunities)+len(f.Experiments)+len(f.ToolCalls)+
 		len(f.Hypotheses)+len(f.Queries)+len(f.Canaries)+
 		len(f.Edges)+len(f.Beliefs)+len(f.Challenges)+len(f.Transforms)+
-		len(f.Contradictions) == 0
+		len(f.Contradictions)+len(f.Findings) == 0
 }
 
 // Find looks an id up in all namespaces: of an event, or of anything that Found
@@ -302,6 +310,7 @@ func Find(s *projector.State, id string) (f Found, err error) {
 		func() (err error) { f.Challenges, err = FindChallenge(s, id); return err },
 		func() (err error) { f.Transforms, err = FindTransform(s, id); return err },
 		func() (err error) { f.Contradictions, err = FindContradiction(s, id); return err },
+		func() (err error) { f.Findings, err = FindFinding(s, id); return err },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
