@@ -9,13 +9,18 @@ import (
 )
 
 // family is one record of a family that says something of what came before:
-// beliefs, contradictions, findings, and what was done to them.
+// beliefs, contradictions, findings, runs, decisions, labels, and what was done to
+// them.
 func (m *mixer) family(agent string) {
-	switch m.rng.IntN(4) {
+	switch m.rng.IntN(6) {
 	case 0:
 		m.contradict(agent)
 	case 1:
 		m.find(agent)
+	case 2:
+		m.run()
+	case 3:
+		m.govern(agent)
 	default:
 		m.believe(agent)
 	}
@@ -107,5 +112,56 @@ func (m *mixer) find(agent string) {
 		m.put("dispatcher/main", &events.FindingWithheld{FindingID: id, Cause: pick(m.rng, "holdout", "budget"), ShadowTokens: tokens})
 	default:
 		m.put(pick(m.rng, agent, "operator/op"), &events.FindingRated{Context: m.context(), FindingID: id, InjectionID: pick(m.rng, nil, &injection), Rating: pick(m.rng, "harmful", "helpful")})
+	}
+}
+
+func (m *mixer) run() {
+	run, cohort, id := fmt.Sprintf("run-%d", m.rng.IntN(4)), fmt.Sprintf("cohort-%d", m.rng.IntN(3)), fmt.Sprintf("case-%d", m.rng.IntN(12))
+	split := pick(m.rng, "dev", "final")
+	put := func(d events.Payload) { m.l.Put("harness/h", "bench/"+run, d, Episode(m.episode)) }
+	switch m.rng.IntN(9) {
+	case 0:
+		put(&events.RunStarted{RunID: run, Arm: "full", Split: split})
+	case 1:
+		put(&events.RunFinished{RunID: run, Status: "completed"})
+	case 2:
+		put(&events.IsolationCounted{RunID: run, Phase: pick(m.rng, "before", "after"), Tables: []events.TableCount{{Table: "beliefs", Rows: int64(m.rng.IntN(2))}}})
+	case 3:
+		put(&events.CohortOpened{CohortID: cohort, Split: split, ExposureLimit: Ptr(int64(1))})
+	case 4:
+		put(&events.CohortExposed{CohortID: cohort, CandidateID: run})
+	case 5:
+		put(&events.CohortRetired{CohortID: cohort, Cause: "age"})
+	case 6:
+		put(&events.LeakageScanned{ScanID: m.name("scan"), CohortID: cohort, Hits: int64(m.rng.IntN(2))})
+	case 7:
+		put(&events.CaseCommitted{CaseID: id, CohortID: cohort, Split: split, PublicSHA256: hash64, OracleSHA256: hash64})
+	default:
+		put(&events.CaseRevealed{CaseID: id, Salt: hash64, OracleRef: "sha256:" + hash64})
+	}
+}
+
+// govern is what an operator says of everything, and what he is asked.
+func (m *mixer) govern(agent string) {
+	prereg, approval := fmt.Sprintf("prereg-%d", m.rng.IntN(3)), fmt.Sprintf("approval-%d", m.rng.IntN(5))
+	rater := pick(m.rng, "ann", "bob")
+	put := func(d events.Payload) { m.put("operator/op", d) }
+	switch m.rng.IntN(8) {
+	case 0:
+		put(&events.PreregistrationCommitted{PreregID: prereg, Arms: []string{"baseline", "full"}, Endpoint: events.Endpoint{Metric: "regret"}, N: 200})
+	case 1:
+		put(&events.DecisionRecorded{DecisionID: m.name("decision"), CandidateID: "x", PreregID: &prereg, Decision: "reject", Metric: Ptr(pick(m.rng, "regret", "cost"))})
+	case 2:
+		m.put(agent, &events.ApprovalRequested{ApprovalID: approval, What: "restart", Why: "stuck"})
+	case 3:
+		put(&events.ApprovalGranted{ApprovalID: approval})
+	case 4:
+		put(&events.FlagChanged{Flag: "gate", OldValue: pick(m.rng, nil, Ptr("on")), NewValue: pick(m.rng, "on", "off")})
+	case 5:
+		put(&events.OpportunityLabelled{Kind: "opportunity", ID: m.opportunity, Eligible: Ptr(m.rng.IntN(2) == 0), Rater: rater, RubricVersion: "1"})
+	case 6:
+		put(&events.AuditLabelled{Kind: "contradiction", ID: fmt.Sprintf("conflict-%d", m.rng.IntN(10)), ContradictionValid: Ptr(m.rng.IntN(2) == 0), Rater: rater, RubricVersion: "1"})
+	default:
+		m.put("dispatcher/main", &events.ToolsOffered{Context: m.context(), Tools: []string{"bash", "causal"}})
 	}
 }

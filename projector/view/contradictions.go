@@ -28,6 +28,11 @@ type Contradiction struct {
 	// FalseClosings counts the times it was resolved or scoped without verified
 	// evidence, or in a way that did not last.
 	FalseClosings int64 `json:"false_closings"`
+	// Valid is what raters other than whoever detected it or made a step about it
+	// say of whether the conflict is genuine; nil when none does, or they differ.
+	Valid           *bool `json:"valid"`
+	LabelledValid   int64 `json:"labelled_valid"`
+	LabelledInvalid int64 `json:"labelled_invalid"`
 }
 
 // ContradictionFacts are what the records say of one contradiction.
@@ -329,8 +334,25 @@ func (st *CheckedStep) verify(use *EvidenceUse) {
 	}
 }
 
-// standing says where a contradiction stands at a ledger time.
-func (c *ContradictionFacts) standing(s *projector.State, now time.Time) (out FoundContradiction, err error) {
+// contradictionReader reads contradictions as of the views' ledger time.
+type contradictionReader struct {
+	s      *projector.State
+	now    time.Time
+	labels *labelReader
+}
+
+func newContradictionReader(s *projector.State) (*contradictionReader, error) {
+	l, err := s.Ledger()
+	if err != nil {
+		return nil, err
+	}
+	lr, err := newLabelReader(s)
+	return &contradictionReader{s, l.Time, lr}, err
+}
+
+// read says where a contradiction stands.
+func (cr *contradictionReader) read(c *ContradictionFacts) (out FoundContradiction, err error) {
+	now := cr.now
 	out.ContradictionFacts, out.State, out.Open = *c, c.RecordedState, !isClosed(c.RecordedState)
 	until := now
 	if !out.Open {
@@ -340,7 +362,9 @@ func (c *ContradictionFacts) standing(s *projector.State, now time.Time) (out Fo
 	if out.Open && c.RevisitBy != nil && !c.RevisitBy.After(now) {
 		out.State, out.Expired = ContradictionUnresolved, true
 	}
-	out.Steps, err = StepsOf(s, c)
+	if out.Steps, err = StepsOf(cr.s, c); err != nil {
+		return out, err
+	}
 	for i := range out.Steps {
 		st := &out.Steps[i]
 		count(&out.FalseClosings, st.IsFalse())
@@ -350,7 +374,26 @@ func (c *ContradictionFacts) standing(s *projector.State, now time.Time) (out Fo
 		}
 	}
 	out.Verified = out.VerifiedBy != ""
-	return out, err
+	return out, cr.validity(&out)
+}
+
+// validity counts the labels of raters who have no part in the contradiction.
+func (cr *contradictionReader) validity(c *FoundContradiction) error {
+	parties := []string{c.Principal}
+	for _, st := range c.Steps {
+		parties = append(parties, st.Principal)
+	}
+	err := cr.labels.list(c.Namespace, func(l *Label) error {
+		if l.ContradictionValid != nil && l.Orphan == "" && !slices.Contains(parties, l.Principal) {
+			count(&c.LabelledValid, *l.ContradictionValid)
+			count(&c.LabelledInvalid, !*l.ContradictionValid)
+		}
+		return nil
+	}, LabelContradiction, c.ContradictionID)
+	if valid := c.LabelledValid > 0; valid != (c.LabelledInvalid > 0) {
+		c.Valid = &valid
+	}
+	return err
 }
 
 // FoundContradiction is a contradiction with all steps that were made about it.
@@ -361,12 +404,12 @@ type FoundContradiction struct {
 
 // ListContradictions calls fn for a namespace's contradictions in the order of ids.
 func ListContradictions(s *projector.State, namespace string, fn func(*Contradiction) error) error {
-	l, err := s.Ledger()
+	cr, err := newContradictionReader(s)
 	if err != nil {
 		return err
 	}
 	return list(s, Contradictions, func(c *ContradictionFacts) error {
-		f, err := c.standing(s, l.Time)
+		f, err := cr.read(c)
 		if err != nil {
 			return err
 		}
@@ -376,17 +419,20 @@ func ListContradictions(s *projector.State, namespace string, fn func(*Contradic
 
 // FindContradiction reads the contradictions of an id in all namespaces.
 func FindContradiction(s *projector.State, contradictionID string) (out []FoundContradiction, err error) {
-	l, err := s.Ledger()
+	found, err := find[ContradictionFacts](s, Contradictions, contradictionKind, contradictionID)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	cr, err := newContradictionReader(s)
 	if err != nil {
 		return nil, err
 	}
-	found, err := find[ContradictionFacts](s, Contradictions, contradictionKind, contradictionID)
 	for i := range found {
-		f, err := found[i].standing(s, l.Time)
+		f, err := cr.read(&found[i])
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, f)
 	}
-	return out, err
+	return out, nil
 }

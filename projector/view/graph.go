@@ -41,6 +41,7 @@ type GraphEdge struct {
 	SelfReported bool       `json:"self_reported"`
 	ObservedSeq  ledger.Seq `json:"observed_seq"`
 	FirstSeq     ledger.Seq `json:"first_seq"`
+	EventID      string     `json:"event_id"` // of the first write
 	Writes       int64      `json:"writes"`
 	// Unadded flags an update or a removal of an edge that the graph was not
 	// known to hold.
@@ -95,7 +96,7 @@ func (graph) Apply(b *projector.Batch, r *projector.Record) error {
 	}
 	if e.Writes == 0 {
 		addPlace(b, r.Namespace)
-		e.Namespace, e.EdgeID, e.FirstSeq = r.Namespace, d.EdgeID, r.Seq
+		e.Namespace, e.EdgeID, e.FirstSeq, e.EventID = r.Namespace, d.EdgeID, r.Seq, r.Event.ID
 	}
 	if d.Op == opAdd {
 		e.clear()

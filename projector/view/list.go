@@ -14,18 +14,21 @@ var ErrKind = errors.New("unknown kind")
 // Kinds are what List can list.
 func Kinds() []string {
 	return []string{
-		"audits", "belief_reads", "beliefs", "blobs", "canaries", "challenges", "claims", "content_changes", "contradictions", "deliveries", "episodes", "experiments", "findings",
-		"graph", "graph_writes", "hypotheses", "lineage", "lineage_steps", "opportunities", "orphans", "parked", "predictions",
-		"prices", "queries", "ratings", "rejections", "scans", "sequences", "shadow", "skews", "tool_calls", "transforms", "usage", "weeks", "withheld",
+		"approvals", "audits", "belief_reads", "beliefs", "blobs", "canaries", "cases", "challenges", "claims", "cohorts", "content_changes",
+		"contradictions", "decisions", "deliveries", "episodes", "experiments", "findings", "flags", "gates", "graph", "graph_writes",
+		"hypotheses", "labels", "lineage", "lineage_steps", "offers", "opportunities", "orphans", "parked", "predictions", "preregistrations",
+		"prices", "queries", "ratings", "rejections", "runs", "scans", "sequences", "shadow", "skews", "tool_calls", "transforms", "usage",
+		"weeks", "withheld",
 	}
 }
 
 // List calls fn for everything of one kind in a namespace, in the order of ids
-// or, for belief reads, canaries, orphans, rejections, scans and skews, of records.
-// Canaries, parked records, prices and weeks are those of every namespace: they
-// have none.
+// or, for what has none, of records. Canaries, cases, cohorts, parked records,
+// prices and weeks are those of every namespace: they have none.
 func List(s *projector.State, kind, namespace string, fn func(any) error) error {
 	switch kind {
+	case "approvals":
+		return ListApprovals(s, namespace, func(v *Approval) error { return fn(v) })
 	case "audits":
 		return ListAudits(s, namespace, func(v *Audit) error { return fn(v) })
 	case "belief_reads":
@@ -36,14 +39,20 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListCanaries(s, func(v *Canary) error { return fn(v) })
 	case "blobs":
 		return ListBlobs(s, namespace, func(v *Blob) error { return fn(v) })
+	case "cases":
+		return ListCases(s, func(v *Case) error { return fn(v) })
 	case "challenges":
 		return ListChallenges(s, namespace, func(v *Challenge) error { return fn(v) })
 	case "claims":
 		return ListClaims(s, namespace, func(v *Claim) error { return fn(v) })
+	case "cohorts":
+		return ListCohorts(s, func(v *Cohort) error { return fn(v) })
 	case "content_changes":
 		return ListContentChanges(s, namespace, func(v *ContentChange) error { return fn(v) })
 	case "contradictions":
 		return ListContradictions(s, namespace, func(v *Contradiction) error { return fn(v) })
+	case "decisions":
+		return ListDecisions(s, namespace, func(v *Decision) error { return fn(v) })
 	case "deliveries":
 		return ListDeliveries(s, namespace, func(v *Delivery) error { return fn(v) })
 	case "episodes":
@@ -52,14 +61,22 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListExperiments(s, namespace, func(v *Experiment) error { return fn(v) })
 	case "findings":
 		return ListFindings(s, namespace, func(v *Finding) error { return fn(v) })
+	case "flags":
+		return ListFlags(s, namespace, func(v *FlagChange) error { return fn(v) })
+	case "gates":
+		return ListGates(s, namespace, func(v *Gate) error { return fn(v) })
 	case "graph_writes":
 		return ListGraphWrites(s, namespace, func(v *GraphEdge) error { return fn(v) })
 	case "hypotheses":
 		return ListHypotheses(s, namespace, func(v *HypothesisSet) error { return fn(v) })
+	case "labels":
+		return ListLabels(s, namespace, func(v *Label) error { return fn(v) })
 	case "lineage":
 		return ListLineageByWriter(s, namespace, func(v *WriterLineage) error { return fn(v) })
 	case "lineage_steps":
 		return ListLineage(s, namespace, func(v *LineageStep) error { return fn(v) })
+	case "offers":
+		return ListOffers(s, namespace, func(v *Offer) error { return fn(v) })
 	case "opportunities":
 		return ListOpportunities(s, namespace, func(v *Opportunity) error { return fn(v) })
 	case "orphans":
@@ -68,6 +85,8 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return s.Parked(func(v projector.Parked) error { return fn(v) })
 	case "predictions":
 		return ListPredictions(s, namespace, func(v *Prediction) error { return fn(v) })
+	case "preregistrations":
+		return ListPreregistrations(s, namespace, func(v *Preregistration) error { return fn(v) })
 	case "prices":
 		return ListPrices(s, func(v *Price) error { return fn(v) })
 	case "queries":
@@ -76,6 +95,8 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListRatings(s, namespace, func(v *Rating) error { return fn(v) })
 	case "rejections":
 		return ListRejections(s, namespace, func(v *Rejection) error { return fn(v) })
+	case "runs":
+		return ListRuns(s, namespace, func(v *Run) error { return fn(v) })
 	case "scans":
 		return ListScans(s, namespace, func(v *Scan) error { return fn(v) })
 	case "sequences":
@@ -113,7 +134,7 @@ func ListAsOf(s *projector.State, kind, namespace string, q GraphQuery, fn func(
 // listOrphans merges the projections' orphans by record.
 func listOrphans(s *projector.State, namespace string, fn func(any) error) error {
 	var all []Orphan
-	for _, p := range []string{Beliefs, Canaries, Claims, Contradictions, Experiments, Findings, Graph, Predictions, Queries} {
+	for _, p := range []string{Beliefs, Canaries, Cases, Claims, Contradictions, Decisions, Experiments, Findings, Graph, Predictions, Queries, Runs} {
 		err := Orphans(s, p, namespace, func(o *Orphan) error {
 			all = append(all, *o)
 			return nil

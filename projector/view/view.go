@@ -33,17 +33,22 @@ const (
 	Beliefs        = "beliefs"
 	Blobs          = "blobs"
 	Canaries       = "canaries"
+	Cases          = "cases"
 	Claims         = "claims"
 	Contradictions = "contradictions"
+	Decisions      = "decisions"
 	Episodes       = "episodes"
 	Experiments    = "experiments"
 	Findings       = "findings"
 	Graph          = "graph"
 	IDs            = "ids"
+	Labels         = "labels"
+	Offers         = "offers"
 	Opportunities  = "opportunities"
 	Predictions    = "predictions"
 	Queries        = "queries"
 	Rejections     = "rejections"
+	Runs           = "runs"
 	Scans          = "scans"
 	Shadow         = "shadow"
 	ToolCalls      = "toolcalls"
@@ -74,8 +79,8 @@ func forbidden(r *projector.Record) error {
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		beliefs{}, blobs{}, canaries{}, claims{}, contradictions{}, episodes{}, experiments{}, findings{}, graph{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
-		scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
+		beliefs{}, blobs{}, canaries{}, cases{}, claims{}, contradictions{}, decisions{}, episodes{}, experiments{}, findings{}, graph{}, ids{},
+		labels{}, offers{}, opportunities{}, predictions{}, queries{}, rejections{}, runs{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
 
@@ -255,21 +260,27 @@ func observer(r *projector.Record) bool {
 
 // Found is everything that one identifier names.
 type Found struct {
-	Events         []ledger.Seq         `json:"events"`
-	Claims         []FoundClaim         `json:"claims"`
-	Predictions    []FoundPrediction    `json:"predictions"`
-	Opportunities  []Opportunity        `json:"opportunities"`
-	Experiments    []Experiment         `json:"experiments"`
-	ToolCalls      []ToolCall           `json:"tool_calls"`
-	Hypotheses     []HypothesisSet      `json:"hypotheses"`
-	Queries        []Query              `json:"queries"`
-	Canaries       []FoundCanary        `json:"canaries"`
-	Edges          []FoundEdge          `json:"edges"`
-	Beliefs        []FoundBelief        `json:"beliefs"`
-	Challenges     []Challenge          `json:"challenges"`
-	Transforms     []Transform          `json:"transforms"`
-	Contradictions []FoundContradiction `json:"contradictions"`
-	Findings       []FoundFinding       `json:"findings"`
+	Events           []ledger.Seq         `json:"events"`
+	Claims           []FoundClaim         `json:"claims"`
+	Predictions      []FoundPrediction    `json:"predictions"`
+	Opportunities    []Opportunity        `json:"opportunities"`
+	Experiments      []Experiment         `json:"experiments"`
+	ToolCalls        []ToolCall           `json:"tool_calls"`
+	Hypotheses       []HypothesisSet      `json:"hypotheses"`
+	Queries          []Query              `json:"queries"`
+	Canaries         []FoundCanary        `json:"canaries"`
+	Edges            []FoundEdge          `json:"edges"`
+	Beliefs          []FoundBelief        `json:"beliefs"`
+	Challenges       []Challenge          `json:"challenges"`
+	Transforms       []Transform          `json:"transforms"`
+	Contradictions   []FoundContradiction `json:"contradictions"`
+	Findings         []FoundFinding       `json:"findings"`
+	Runs             []FoundRun           `json:"runs"`
+	Cohorts          []Cohort             `json:"cohorts"`
+	Cases            []Case               `json:"cases"`
+	Preregistrations []Preregistration    `json:"preregistrations"`
+	Decisions        []Decision           `json:"decisions"`
+	Approvals        []Approval           `json:"approvals"`
 }
 
 // FoundClaim is a claim with everything that happened to it.
@@ -289,7 +300,8 @@ func (f *Found) Empty() bool {
 	return len(f.Events)+len(f.Claims)+len(f.Predictions)+len(f.Opportunities)+len(f.Experiments)+len(f.ToolCalls)+
 		len(f.Hypotheses)+len(f.Queries)+len(f.Canaries)+
 		len(f.Edges)+len(f.Beliefs)+len(f.Challenges)+len(f.Transforms)+
-		len(f.Contradictions)+len(f.Findings) == 0
+		len(f.Contradictions)+len(f.Findings)+len(f.Runs)+len(f.Cohorts)+len(f.Cases)+
+		len(f.Preregistrations)+len(f.Decisions)+len(f.Approvals) == 0
 }
 
 // Find looks an id up in all namespaces: of an event, or of anything that Found
@@ -311,6 +323,12 @@ func Find(s *projector.State, id string) (f Found, err error) {
 		func() (err error) { f.Transforms, err = FindTransform(s, id); return err },
 		func() (err error) { f.Contradictions, err = FindContradiction(s, id); return err },
 		func() (err error) { f.Findings, err = FindFinding(s, id); return err },
+		func() (err error) { f.Runs, err = FindRun(s, id); return err },
+		func() (err error) { f.Cohorts, err = FindCohort(s, id); return err },
+		func() (err error) { f.Cases, err = FindCase(s, id); return err },
+		func() (err error) { f.Preregistrations, err = FindPreregistration(s, id); return err },
+		func() (err error) { f.Decisions, err = FindDecision(s, id); return err },
+		func() (err error) { f.Approvals, err = FindApproval(s, id); return err },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
