@@ -14,11 +14,11 @@ var ErrKind = errors.New("unknown kind")
 // Kinds are what List can list.
 func Kinds() []string {
 	return []string{
-		"approvals", "audits", "belief_reads", "beliefs", "blobs", "canaries", "cases", "challenges", "claims", "cohorts", "content_changes",
-		"contradictions", "decisions", "deliveries", "episodes", "experiments", "findings", "flags", "gates", "graph", "graph_writes",
-		"hypotheses", "labels", "lineage", "lineage_steps", "offers", "opportunities", "orphans", "parked", "predictions", "preregistrations",
-		"prices", "queries", "ratings", "rejections", "runs", "scans", "sequences", "shadow", "skews", "tool_calls", "transforms", "usage",
-		"weeks", "withheld",
+		"abductions", "approvals", "audits", "belief_reads", "beliefs", "blobs", "canaries", "cases", "challenges", "claims", "cohorts",
+		"content_changes", "contradictions", "controls", "decisions", "deliveries", "episode_reports", "episodes", "experiments", "findings",
+		"flags", "gates", "graph", "graph_writes", "hypotheses", "labels", "lineage", "lineage_steps", "offers", "opportunities", "orphans",
+		"parked", "predictions", "preregistrations", "prices", "probes", "queries", "ratings", "rejections", "responses", "runs", "scans",
+		"scores", "sequences", "shadow", "skews", "tool_calls", "transforms", "usage", "weeks", "withheld",
 	}
 }
 
@@ -27,6 +27,8 @@ func Kinds() []string {
 // prices and weeks are those of every namespace: they have none.
 func List(s *projector.State, kind, namespace string, fn func(any) error) error {
 	switch kind {
+	case "abductions":
+		return ListAbductions(s, namespace, func(v *Abduction) error { return fn(v) })
 	case "approvals":
 		return ListApprovals(s, namespace, func(v *Approval) error { return fn(v) })
 	case "audits":
@@ -51,10 +53,14 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListContentChanges(s, namespace, func(v *ContentChange) error { return fn(v) })
 	case "contradictions":
 		return ListContradictions(s, namespace, func(v *Contradiction) error { return fn(v) })
+	case "controls":
+		return ListControls(s, namespace, func(v *Control) error { return fn(v) })
 	case "decisions":
 		return ListDecisions(s, namespace, func(v *Decision) error { return fn(v) })
 	case "deliveries":
 		return ListDeliveries(s, namespace, func(v *Delivery) error { return fn(v) })
+	case "episode_reports":
+		return ListEpisodeReports(s, namespace, func(v *EpisodeReport) error { return fn(v) })
 	case "episodes":
 		return ListEpisodes(s, namespace, func(v *Episode) error { return fn(v) })
 	case "experiments":
@@ -89,16 +95,22 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListPreregistrations(s, namespace, func(v *Preregistration) error { return fn(v) })
 	case "prices":
 		return ListPrices(s, func(v *Price) error { return fn(v) })
+	case "probes":
+		return ListProbes(s, namespace, func(v *Probe) error { return fn(v) })
 	case "queries":
 		return ListQueries(s, namespace, func(v *Query) error { return fn(v) })
 	case "ratings":
 		return ListRatings(s, namespace, func(v *Rating) error { return fn(v) })
 	case "rejections":
 		return ListRejections(s, namespace, func(v *Rejection) error { return fn(v) })
+	case "responses":
+		return ListResponses(s, namespace, func(v *Response) error { return fn(v) })
 	case "runs":
 		return ListRuns(s, namespace, func(v *Run) error { return fn(v) })
 	case "scans":
 		return ListScans(s, namespace, func(v *Scan) error { return fn(v) })
+	case "scores":
+		return ListScores(s, namespace, func(v *Score) error { return fn(v) })
 	case "sequences":
 		return listSequences(s, namespace, fn)
 	case "shadow":
@@ -134,7 +146,7 @@ func ListAsOf(s *projector.State, kind, namespace string, q GraphQuery, fn func(
 // listOrphans merges the projections' orphans by record.
 func listOrphans(s *projector.State, namespace string, fn func(any) error) error {
 	var all []Orphan
-	for _, p := range []string{Beliefs, Canaries, Cases, Claims, Contradictions, Decisions, Experiments, Findings, Graph, Predictions, Queries, Runs} {
+	for _, p := range []string{Abductions, Beliefs, Canaries, Cases, Claims, Contradictions, Decisions, Experiments, Findings, Graph, Predictions, Queries, Results, Runs} {
 		err := Orphans(s, p, namespace, func(o *Orphan) error {
 			all = append(all, *o)
 			return nil

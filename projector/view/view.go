@@ -30,6 +30,7 @@ import (
 
 // Names of the projections.
 const (
+	Abductions     = "abductions"
 	Beliefs        = "beliefs"
 	Blobs          = "blobs"
 	Canaries       = "canaries"
@@ -48,6 +49,7 @@ const (
 	Predictions    = "predictions"
 	Queries        = "queries"
 	Rejections     = "rejections"
+	Results        = "results"
 	Runs           = "runs"
 	Scans          = "scans"
 	Shadow         = "shadow"
@@ -79,8 +81,8 @@ func forbidden(r *projector.Record) error {
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		beliefs{}, blobs{}, canaries{}, cases{}, claims{}, contradictions{}, decisions{}, episodes{}, experiments{}, findings{}, graph{}, ids{},
-		labels{}, offers{}, opportunities{}, predictions{}, queries{}, rejections{}, runs{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
+		abductions{}, beliefs{}, blobs{}, canaries{}, cases{}, claims{}, contradictions{}, decisions{}, episodes{}, experiments{}, findings{}, graph{},
+		ids{}, labels{}, offers{}, opportunities{}, predictions{}, queries{}, rejections{}, results{}, runs{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
 
@@ -281,6 +283,8 @@ type Found struct {
 	Preregistrations []Preregistration    `json:"preregistrations"`
 	Decisions        []Decision           `json:"decisions"`
 	Approvals        []Approval           `json:"approvals"`
+	Abductions       []Abduction          `json:"abductions"`
+	Probes           []Probe              `json:"probes"`
 }
 
 // FoundClaim is a claim with everything that happened to it.
@@ -301,7 +305,7 @@ func (f *Found) Empty() bool {
 		len(f.Hypotheses)+len(f.Queries)+len(f.Canaries)+
 		len(f.Edges)+len(f.Beliefs)+len(f.Challenges)+len(f.Transforms)+
 		len(f.Contradictions)+len(f.Findings)+len(f.Runs)+len(f.Cohorts)+len(f.Cases)+
-		len(f.Preregistrations)+len(f.Decisions)+len(f.Approvals) == 0
+		len(f.Preregistrations)+len(f.Decisions)+len(f.Approvals)+len(f.Abductions)+len(f.Probes) == 0
 }
 
 // Find looks an id up in all namespaces: of an event, or of anything that Found
@@ -329,6 +333,8 @@ func Find(s *projector.State, id string) (f Found, err error) {
 		func() (err error) { f.Preregistrations, err = FindPreregistration(s, id); return err },
 		func() (err error) { f.Decisions, err = FindDecision(s, id); return err },
 		func() (err error) { f.Approvals, err = FindApproval(s, id); return err },
+		func() (err error) { f.Abductions, err = FindAbduction(s, id); return err },
+		func() (err error) { f.Probes, err = FindProbe(s, id); return err },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
