@@ -119,7 +119,7 @@ func (m *mixer) run() {
 	run, cohort, id := fmt.Sprintf("run-%d", m.rng.IntN(4)), fmt.Sprintf("cohort-%d", m.rng.IntN(3)), fmt.Sprintf("case-%d", m.rng.IntN(12))
 	split := pick(m.rng, "dev", "final")
 	put := func(d events.Payload) { m.l.Put("harness/h", "bench/"+run, d, Episode(m.episode)) }
-	switch m.rng.IntN(14) {
+	switch m.rng.IntN(15) {
 	case 0:
 		put(&events.RunStarted{RunID: run, Arm: "full", Split: split})
 	case 1:
@@ -136,14 +136,16 @@ func (m *mixer) run() {
 		put(&events.LeakageScanned{ScanID: m.name("scan"), CohortID: cohort, Hits: int64(m.rng.IntN(2))})
 	case 7:
 		put(&events.CaseCommitted{CaseID: id, CohortID: cohort, Split: split, PublicSHA256: hash64, OracleSHA256: hash64})
-	case 8, 9:
+	case 8:
 		put(&events.ResponseRecorded{RunID: run, CaseID: id, Status: "parsed", Answer: &events.Answer{Kind: "answer", Distribution: []events.AnswerShare{{Hypothesis: "h", P: m.rng.Float64()}}}})
-	case 10:
+	case 9, 10:
 		put(&events.ScoreRecorded{RunID: run, CaseID: id, Scorer: "s/1", ScorerSHA256: hash64, Values: []events.ScoreValue{{Metric: "regret", Value: Ptr(m.rng.Float64())}}})
 	case 11:
 		put(&events.ControlRecorded{RunID: run, CaseID: id, Condition: "C0", Tag: "direct", Outcome: pick(m.rng, "hit", "miss")})
 	case 12:
 		put(&events.EpisodeRecorded{Context: events.Context{Capture: pick(m.rng, nil, Ptr("hook"), Ptr("imported"))}, Arm: Ptr("full"), Correct: pick(m.rng, nil, Ptr(true))})
+	case 13:
+		put(&events.ProbeRecorded{ProbeID: fmt.Sprintf("probe-%d", m.rng.IntN(4)), Result: "cleared"})
 	default:
 		put(&events.CaseRevealed{CaseID: id, Salt: hash64, OracleRef: "sha256:" + hash64})
 	}
