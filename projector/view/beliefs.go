@@ -533,8 +533,7 @@ func ListBeliefs(s *projector.State, namespace string, at ledger.Seq, fn func(*B
 	if at == 0 {
 		return list(s, Beliefs, fn, beliefKind, namespace)
 	}
-	at, err := asOfSeq(s, at)
-	if err != nil {
+	if err := checkAt(s, Beliefs, at); err != nil {
 		return err
 	}
 	return asOf(s, Beliefs, at, fn, beliefAtKind, namespace)
@@ -546,7 +545,7 @@ func GetBelief(s *projector.State, namespace, beliefID string, at ledger.Seq) (f
 	if at == 0 {
 		return projector.Load[Belief](s, Beliefs, key(beliefKind, namespace, beliefID))
 	}
-	if at, err = asOfSeq(s, at); err != nil {
+	if err := checkAt(s, Beliefs, at); err != nil {
 		return nil, err
 	}
 	err = asOf(s, Beliefs, at, func(v *Belief) error { found = v; return nil }, beliefAtKind, namespace, beliefID)

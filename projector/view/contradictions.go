@@ -358,7 +358,7 @@ func (cr *contradictionReader) read(c *ContradictionFacts) (out FoundContradicti
 	if !out.Open {
 		until = c.StateAt
 	}
-	out.AgeSeconds = int64(until.Sub(c.RecordedAt) / time.Second)
+	out.AgeSeconds = max(0, int64(until.Sub(c.RecordedAt)/time.Second)) // a clock can be stepped back
 	if out.Open && c.RevisitBy != nil && !c.RevisitBy.After(now) {
 		out.State, out.Expired = ContradictionUnresolved, true
 	}

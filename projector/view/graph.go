@@ -173,15 +173,14 @@ func ListGraph(s *projector.State, namespace string, q GraphQuery, fn func(*Grap
 	if q.At == 0 && (q.Cause == "" || q.Effect == "") {
 		return list(s, Graph, held, edgeKind, namespace)
 	}
-	at, err := asOfSeq(s, q.At)
-	if err != nil {
+	if err := checkAt(s, Graph, q.At); err != nil {
 		return err
 	}
 	if q.Cause == "" || q.Effect == "" {
-		return asOf(s, Graph, at, held, edgeWriteKind, namespace)
+		return asOf(s, Graph, q.At, held, edgeWriteKind, namespace)
 	}
 	return list(s, Graph, func(x *edgeRef) error {
-		return asOf(s, Graph, at, held, edgeWriteKind, namespace, x.Edge)
+		return asOf(s, Graph, q.At, held, edgeWriteKind, namespace, x.Edge)
 	}, edgeEndsKind, namespace, q.Cause, q.Effect)
 }
 
@@ -218,21 +217,20 @@ func all[T any](s *projector.State, projection string, parts ...string) (out []T
 	return out, err
 }
 
-// asOfSeq is the record that a question is about; 0 is the one that the views
-// stand at.
-func asOfSeq(s *projector.State, at ledger.Seq) (ledger.Seq, error) {
-	head, _, err := s.At()
-	if err != nil || at == 0 {
-		return head, err
+// checkAt says whether a projection has come to the record that a question is
+// about; projector.ErrAhead when it has not.
+func checkAt(s *projector.State, projection string, at ledger.Seq) error {
+	for _, c := range s.Cursors() {
+		if c.Projection == projection && at > c.Seq {
+			return fmt.Errorf("%w: record %d, the views stand at %d", projector.ErrAhead, at, c.Seq)
+		}
 	}
-	if at > head {
-		return 0, fmt.Errorf("%w: record %d, the views stand at %d", projector.ErrAhead, at, head)
-	}
-	return at, nil
+	return nil
 }
 
 // asOf calls fn for each thing of which values are kept by record, with the last
-// of them at or before the record. Its key is all but the last part of theirs.
+// of them at or before the record; 0 is now. Its key is all but the last part of
+// theirs.
 func asOf[T any](s *projector.State, projection string, at ledger.Seq, fn func(*T) error, parts ...string) error {
 	var thing string
 	var last *T
@@ -252,7 +250,7 @@ func asOf[T any](s *projector.State, projection string, at ledger.Seq, fn func(*
 			}
 			thing = k[:i]
 		}
-		if k[i+1:] <= until {
+		if at == 0 || k[i+1:] <= until {
 			last = v
 		}
 		return nil

@@ -271,20 +271,20 @@ type Found struct {
 	Hypotheses       []HypothesisSet      `json:"hypotheses"`
 	Queries          []Query              `json:"queries"`
 	Canaries         []FoundCanary        `json:"canaries"`
-	Edges            []FoundEdge          `json:"edges"`
-	Beliefs          []FoundBelief        `json:"beliefs"`
-	Challenges       []Challenge          `json:"challenges"`
-	Transforms       []Transform          `json:"transforms"`
-	Contradictions   []FoundContradiction `json:"contradictions"`
-	Findings         []FoundFinding       `json:"findings"`
-	Runs             []FoundRun           `json:"runs"`
-	Cohorts          []Cohort             `json:"cohorts"`
-	Cases            []Case               `json:"cases"`
-	Preregistrations []Preregistration    `json:"preregistrations"`
-	Decisions        []Decision           `json:"decisions"`
-	Approvals        []Approval           `json:"approvals"`
-	Abductions       []Abduction          `json:"abductions"`
-	Probes           []Probe              `json:"probes"`
+	Edges            []FoundEdge          `json:"edges,omitzero"`
+	Beliefs          []FoundBelief        `json:"beliefs,omitzero"`
+	Challenges       []Challenge          `json:"challenges,omitzero"`
+	Transforms       []Transform          `json:"transforms,omitzero"`
+	Contradictions   []FoundContradiction `json:"contradictions,omitzero"`
+	Findings         []FoundFinding       `json:"findings,omitzero"`
+	Runs             []FoundRun           `json:"runs,omitzero"`
+	Cohorts          []Cohort             `json:"cohorts,omitzero"`
+	Cases            []Case               `json:"cases,omitzero"`
+	Preregistrations []Preregistration    `json:"preregistrations,omitzero"`
+	Decisions        []Decision           `json:"decisions,omitzero"`
+	Approvals        []Approval           `json:"approvals,omitzero"`
+	Abductions       []Abduction          `json:"abductions,omitzero"`
+	Probes           []Probe              `json:"probes,omitzero"`
 }
 
 // FoundClaim is a claim with everything that happened to it.
