@@ -318,6 +318,34 @@ func TestLineage(t *testing.T) {
 	})
 }
 
+// TestParents: a belief rests on what its last form says, and where that says
+// nothing on what was known.
+func TestParents(t *testing.T) {
+	l := ledgertest.New()
+	rewrite := func(id string, lineage *events.Lineage, from ...string) {
+		l.Put(dispatcher, prod, &events.BeliefTransformed{TransformID: id, Op: "rewritten", Outputs: []events.BeliefOutput{
+			{BeliefID: "a", From: from, Provenance: &events.Provenance{Lineage: lineage}},
+		}})
+	}
+	l.Put(piper, prod, belief("a", 1, 1, "x"))
+	rewrite("t2", nil, "a", "y")
+	rewrite("t3", &events.Lineage{Parents: []string{"z", "y"}}, "y", "y")
+	rewrite("t4", nil)
+	rewrite("t5", &events.Lineage{Parents: []string{"w"}})
+	l.Put(piper, prod, &events.BeliefRevised{BeliefID: "a", Change: "metadata", ContentSHA256: sha(1), Provenance: &events.Provenance{}})
+	l.Put(piper, prod, &events.BeliefRevised{BeliefID: "a", Change: "metadata", ContentSHA256: sha(1), Provenance: &events.Provenance{Lineage: &events.Lineage{Parents: []string{}}}})
+	fold(t, l, func(s *projector.State) {
+		for at, want := range []string{1: "[x]", 2: "[y]", 3: "[y z]", 4: "[y z]", 5: "[w]", 6: "[w]", 7: "[]"} {
+			if at == 0 {
+				continue
+			}
+			if v := must[*view.Belief](t)(view.GetBelief(s, prod, "a", ledger.Seq(at))); fmt.Sprint(v.Parents) != want {
+				t.Errorf("at %d: %v, want %s", at, v.Parents, want)
+			}
+		}
+	})
+}
+
 // TestBeliefsStayInTheirNamespace: an audit's word counts where the belief was
 // recorded.
 func TestBeliefsStayInTheirNamespace(t *testing.T) {

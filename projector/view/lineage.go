@@ -117,12 +117,25 @@ func (f believing) output(ns string, d *events.BeliefTransformed, o *events.Beli
 		if o.Provenance != nil {
 			v.rest(o.Provenance.Lineage)
 		}
-		for _, id := range o.From {
-			if !slices.Contains(v.Parents, id) && id != o.BeliefID {
-				v.Parents = append(slices.Clone(v.Parents), id)
-			}
+		if !lost {
+			v.Parents = parentsOf(o)
 		}
 	})
+}
+
+// parentsOf are the beliefs that an output rests on: the inputs that it names, and
+// the parents of its lineage. It does not rest on what it was before.
+func parentsOf(o *events.BeliefOutput) (out []string) {
+	named := o.From
+	if o.Provenance != nil && o.Provenance.Lineage != nil {
+		named = slices.Concat(named, o.Provenance.Lineage.Parents)
+	}
+	for _, id := range named {
+		if id != o.BeliefID && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // derived says whether one of the beliefs is known to be derived; nil when none is
