@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -21,7 +22,7 @@ import (
 )
 
 // Version changes whenever a score of the same views would change.
-const Version = 4
+const Version = 5
 
 // DefaultNamespace is what is scored unless another is asked for.
 const DefaultNamespace = "production"
@@ -34,6 +35,7 @@ type Score struct {
 	V           int         `json:"v"` // Version
 	Namespace   string      `json:"namespace"`
 	Inputs      Inputs      `json:"inputs"`
+	Parameters  Parameters  `json:"parameters"`
 	Routing     Routing     `json:"routing"`
 	Useful      Useful      `json:"useful_conclusions"`
 	Coverage    Coverage    `json:"resolution_coverage"`
@@ -43,13 +45,25 @@ type Score struct {
 	Cost        Cost        `json:"cost"`
 }
 
+// Parameters are the constants that the scorer of a version works with.
+type Parameters struct {
+	SettledSeconds   int64   `json:"settled_after_seconds"`   // age past which claims and predictions count for coverage
+	UndecidedSeconds int64   `json:"undecided_after_seconds"` // age at which a claim that nobody settled is unresolved
+	ClampProbability float64 `json:"clamp_probability"`       // of the log loss, on both ends
+}
+
+var parameters = Parameters{int64(Settled / time.Second), int64(view.UndecidedAfter / time.Second), clampAt}
+
 // Inputs are what the score was computed from.
 type Inputs struct {
 	Seq        ledger.Seq          `json:"seq"`
 	Leaf       string              `json:"leaf"`
 	LedgerTime *string             `json:"ledger_time"` // null before the first record
 	Versions   []projector.Version `json:"versions"`
-	// SHA256 is over the compact JSON of {v, namespace, seq, leaf, versions}.
+	// Outdated are the views of which this build has another version: it is being
+	// built, and the score reads the old one meanwhile.
+	Outdated []string `json:"outdated,omitzero"`
+	// SHA256 is over the compact JSON of {v, parameters, namespace, seq, leaf, versions}.
 	SHA256 string `json:"sha256"`
 }
 
@@ -106,7 +120,7 @@ func Compute(s *projector.State, namespace string) (*Score, error) {
 	if err != nil {
 		return nil, fmt.Errorf("score: %w", err)
 	}
-	out := &Score{V: Version, Namespace: namespace}
+	out := &Score{V: Version, Namespace: namespace, Parameters: parameters}
 	if out.Inputs, err = inputsOf(s, l.Time, namespace); err != nil {
 		return nil, fmt.Errorf("score: %w", err)
 	}
@@ -136,16 +150,22 @@ func inputsOf(s *projector.State, t time.Time, namespace string) (Inputs, error)
 		text := ledger.FormatTime(t)
 		in.LedgerTime = &text
 	}
+	ours := projector.Versions(view.All())
 	for _, c := range s.Cursors() {
-		in.Versions = append(in.Versions, projector.Version{Projection: c.Projection, Version: c.Version})
+		v := projector.Version{Projection: c.Projection, Version: c.Version}
+		in.Versions = append(in.Versions, v)
+		if !slices.Contains(ours, v) {
+			in.Outdated = append(in.Outdated, c.Projection)
+		}
 	}
 	data, err := json.Marshal(struct {
-		V         int                 `json:"v"`
-		Namespace string              `json:"namespace"`
-		Seq       ledger.Seq          `json:"seq"`
-		Leaf      string              `json:"leaf"`
-		Versions  []projector.Version `json:"versions"`
-	}{Version, namespace, seq, in.Leaf, in.Versions})
+		V          int                 `json:"v"`
+		Parameters Parameters          `json:"parameters"`
+		Namespace  string              `json:"namespace"`
+		Seq        ledger.Seq          `json:"seq"`
+		Leaf       string              `json:"leaf"`
+		Versions   []projector.Version `json:"versions"`
+	}{Version, parameters, namespace, seq, in.Leaf, in.Versions})
 	if err != nil {
 		return Inputs{}, err
 	}

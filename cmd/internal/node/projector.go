@@ -234,16 +234,7 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		}
 		return out, err
 	})
-	handle(mux, "POST /snapshot", func(r *http.Request) (any, error) {
-		path, m, err := p.Runner().Snapshot(r.Context(), p.cfg.Dir.Snapshots())
-		if err != nil {
-			return nil, err
-		}
-		return struct {
-			Path string `json:"path"`
-			projector.Manifest
-		}{path, m}, nil
-	})
+	(&snapshots{p: p}).routes(mux)
 }
 
 // ErrNoViews means that no projector ever ran on the directory.
