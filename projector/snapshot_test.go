@@ -161,7 +161,7 @@ func TestSnapshotOfAlteredViews(t *testing.T) {
 	if err := r.CatchUp(ctx, 0); err != nil {
 		t.Fatal(err)
 	}
-	for len(stale(t, db)) > 0 {
+	for projector.Stale(db) > 0 {
 		if err := projector.Settle(r, 1000); err != nil {
 			t.Fatal(err)
 		}
