@@ -3,29 +3,33 @@ package projector
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"hash"
 	"hash/crc32"
+	"maps"
 	"slices"
 
 	"assay/internal/kv"
+	"assay/ledger"
 )
 
 // A projection's keys, in order, are cut into chunks: before each key whose
-// CRC-32C has seven zero bits at its end. The first chunk holds the keys before
+// CRC-32C has six zero bits at its end. The first chunk holds the keys before
 // the first such key, perhaps none. Where the cuts are follows from the keys
 // alone, so equal states have equal chunks, whatever order they grew in; keys are
 // never deleted, so a cut stays. Whoever chooses keys can make a chunk long,
 // which costs time and nothing else: what holds the state together is SHA-256.
 //
-// The runner keeps each chunk's hash beside the state, under the chunk's first
-// key, and empties it in the very commit that changes the chunk; an empty one is
-// computed again when it is asked for, or by the runner once it has nothing
-// else to do.
+// The runner keeps beside the state, under each chunk's first key, the record of
+// the commit that last changed the chunk, eight bytes, and the chunk's hash
+// behind it. The commit that changes a chunk drops the hash; it is computed again
+// when it is asked for, or by the runner once it has nothing else to do.
 
 const (
 	chunkPrefix = "d/"
-	chunkBits   = 7
+	chunkBits   = 6
+	stampSize   = 8
 	// Tags that start what is hashed, so that no chunk is a state.
 	chunkTag = 0x00
 	stateTag = 0x01
@@ -120,21 +124,30 @@ func keptChunks(r kv.Reader, c Cursor, fn func(start []byte, sum [sha256.Size]by
 		return scanChunks(r, state, fn)
 	}
 	h := newChunkHasher()
-	return r.Scan([]byte(chunks), nil, func(k, v []byte) (err error) {
+	return r.Scan([]byte(chunks), nil, func(k, v []byte) error {
 		start := k[len(chunks):]
-		var sum [sha256.Size]byte
-		switch len(v) {
-		case len(sum):
-			copy(sum[:], v)
-		case 0:
-			if sum, err = h.hashChunk(r, state, start); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("%w: hash of chunk %s", ErrCorrupt, k)
+		_, sum, ok, err := decodeChunk(v)
+		if err == nil && !ok {
+			sum, err = h.hashChunk(r, state, start)
+		}
+		if err != nil {
+			return fmt.Errorf("chunk %s: %w", k, err)
 		}
 		return fn(start, sum)
 	})
+}
+
+// decodeChunk reads what is kept of a chunk; ok says that the hash is.
+func decodeChunk(v []byte) (stamp ledger.Seq, sum [sha256.Size]byte, ok bool, err error) {
+	switch len(v) {
+	case stampSize:
+	case stampSize + len(sum):
+		ok = true
+		copy(sum[:], v[stampSize:])
+	default:
+		return 0, sum, false, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(v))
+	}
+	return ledger.Seq(binary.BigEndian.Uint64(v)), sum, ok, nil
 }
 
 // chunkIndex knows the chunks of one state and which hashes are not kept. It
@@ -144,12 +157,13 @@ type chunkIndex struct {
 	list          []chunkAt
 	stale         int
 	next          int // where settle goes on
-	key           []byte
+	key, value    []byte
 }
 
 type chunkAt struct {
 	start string
-	stale bool
+	stamp ledger.Seq
+	stale bool // no hash is kept
 }
 
 // openChunks reads the index of a state. For one that was folded without, the
@@ -158,8 +172,12 @@ func openChunks(r kv.Reader, w *kv.Batch, c Cursor) (*chunkIndex, error) {
 	x := &chunkIndex{state: stateOf(c.Projection, c.Version), chunks: chunksOf(c.Projection, c.Version)}
 	if c.chunked {
 		err := r.Scan([]byte(x.chunks), nil, func(k, v []byte) error {
-			x.list = append(x.list, chunkAt{string(k[len(x.chunks):]), len(v) == 0})
-			if len(v) == 0 {
+			stamp, _, ok, err := decodeChunk(v)
+			if err != nil {
+				return fmt.Errorf("chunk %s: %w", k, err)
+			}
+			x.list = append(x.list, chunkAt{string(k[len(x.chunks):]), stamp, !ok})
+			if !ok {
 				x.stale++
 			}
 			return nil
@@ -167,27 +185,31 @@ func openChunks(r kv.Reader, w *kv.Batch, c Cursor) (*chunkIndex, error) {
 		return x, err
 	}
 	w.DeletePrefix([]byte(x.chunks))
-	x.list = []chunkAt{{"", true}}
+	x.list = []chunkAt{{"", c.Seq, true}}
 	err := r.Scan([]byte(x.state), nil, func(k, _ []byte) error {
 		if k = k[len(x.state):]; startsChunk(k) {
-			x.list = append(x.list, chunkAt{string(k), true})
+			x.list = append(x.list, chunkAt{string(k), c.Seq, true})
 		}
 		return nil
 	})
 	x.stale = len(x.list)
-	for _, at := range x.list {
-		w.Put(x.keyOf(at.start), nil)
+	for i := range x.list {
+		x.put(w, i, nil)
 	}
 	return x, err
 }
 
-func (x *chunkIndex) keyOf(start string) []byte {
-	x.key = append(append(x.key[:0], x.chunks...), start...)
-	return x.key
+// put writes what is kept of a chunk; sum may be empty.
+func (x *chunkIndex) put(w *kv.Batch, i int, sum []byte) {
+	at := &x.list[i]
+	x.key = append(append(x.key[:0], x.chunks...), at.start...)
+	x.value = append(binary.BigEndian.AppendUint64(x.value[:0], uint64(at.stamp)), sum...)
+	w.Put(x.key, x.value)
 }
 
-// touch marks the chunks of the entries, which are sorted, as stale.
-func (x *chunkIndex) touch(w *kv.Batch, dirty []*entry) {
+// touch stamps the chunks of the entries, which are sorted, with the record that
+// is committed.
+func (x *chunkIndex) touch(w *kv.Batch, dirty []*entry, seq ledger.Seq) {
 	x.split(dirty)
 	i := 0
 	for _, e := range dirty {
@@ -198,19 +220,23 @@ func (x *chunkIndex) touch(w *kv.Batch, dirty []*entry) {
 			i--
 		}
 		if found && !e.stored && i > 0 {
-			x.mark(w, i-1) // its end is this chunk's now
+			x.mark(w, i-1, seq) // its end is this chunk's now
 		}
-		x.mark(w, i)
+		x.mark(w, i, seq)
 	}
 }
 
-func (x *chunkIndex) mark(w *kv.Batch, i int) {
-	if x.list[i].stale {
+func (x *chunkIndex) mark(w *kv.Batch, i int, seq ledger.Seq) {
+	at := &x.list[i]
+	if at.stamp == seq {
 		return
 	}
-	x.list[i].stale = true
-	x.stale++
-	w.Put(x.keyOf(x.list[i].start), nil)
+	at.stamp = seq
+	if !at.stale {
+		at.stale = true
+		x.stale++
+	}
+	x.put(w, i, nil)
 }
 
 // split adds the chunks that new keys start.
@@ -218,7 +244,7 @@ func (x *chunkIndex) split(dirty []*entry) {
 	var starts []chunkAt
 	for _, e := range dirty {
 		if !e.stored && startsChunk([]byte(e.key)) {
-			starts = append(starts, chunkAt{e.key, false})
+			starts = append(starts, chunkAt{start: e.key})
 		}
 	}
 	if len(starts) == 0 {
@@ -245,7 +271,8 @@ func (x *chunkIndex) settle(r kv.Reader, w *kv.Batch, n int) (done int, err erro
 		if x.next >= len(x.list) {
 			x.next = 0
 		}
-		at := &x.list[x.next]
+		i := x.next
+		at := &x.list[i]
 		x.next++
 		if !at.stale {
 			continue
@@ -254,10 +281,119 @@ func (x *chunkIndex) settle(r kv.Reader, w *kv.Batch, n int) (done int, err erro
 		if err != nil {
 			return done, err
 		}
-		w.Put(x.keyOf(at.start), sum[:])
+		x.put(w, i, sum[:])
 		at.stale = false
 		x.stale--
 		done++
 	}
 	return done, nil
+}
+
+// Page is a chunk of the values of one prefix of a projection: those whose keys
+// are at From or behind it, and before To. An empty To is the prefix's end.
+type Page struct {
+	Projection, Prefix string
+	From, To           string
+}
+
+// Pages cuts the values of a prefix where the projection's chunks are cut, so
+// that equal states have equal pages.
+func (s *State) Pages(projection, prefix string) ([]Page, error) {
+	c, err := s.cursor(projection)
+	if err != nil {
+		return nil, err
+	}
+	pages := []Page{{Projection: projection, Prefix: prefix, From: prefix}}
+	cut := func(start []byte) {
+		if string(start) != prefix {
+			pages[len(pages)-1].To = string(start)
+			pages = append(pages, Page{Projection: projection, Prefix: prefix, From: string(start)})
+		}
+	}
+	if !c.chunked {
+		state := stateOf(c.Projection, c.Version)
+		return pages, s.r.Scan([]byte(state+prefix), nil, func(k, _ []byte) error {
+			if k = k[len(state):]; startsChunk(k) {
+				cut(k)
+			}
+			return nil
+		})
+	}
+	chunks := chunksOf(c.Projection, c.Version)
+	return pages, s.r.Scan([]byte(chunks+prefix), nil, func(k, _ []byte) error {
+		cut(k[len(chunks):])
+		return nil
+	})
+}
+
+// Chunks says when the chunks of the state last changed, and what a reader of it
+// read.
+type Chunks struct {
+	starts map[string][]chunkAt // by projection
+	reads  map[ChunkID]struct{}
+}
+
+// ChunkID names a chunk.
+type ChunkID struct{ Projection, Start string }
+
+// Traced is the state with its chunks: what is read through it is noted there.
+// The ledger's own numbers change with every record and are not. ErrNoState when
+// the store does not keep chunks.
+func (s *State) Traced() (*State, *Chunks, error) {
+	out := &Chunks{starts: make(map[string][]chunkAt), reads: make(map[ChunkID]struct{})}
+	for _, c := range s.cursors {
+		if !c.chunked {
+			return nil, nil, fmt.Errorf("%w with chunks", ErrNoState)
+		}
+		x, err := openChunks(s.r, nil, c)
+		if err != nil {
+			return nil, nil, err
+		}
+		out.starts[c.Projection] = x.list
+	}
+	traced := *s
+	traced.trace = out
+	return &traced, out, nil
+}
+
+// Changed calls fn for each chunk that a commit behind the record since changed.
+func (c *Chunks) Changed(since ledger.Seq, fn func(ChunkID)) {
+	for projection, list := range c.starts {
+		for _, at := range list {
+			if at.stamp > since {
+				fn(ChunkID{projection, at.start})
+			}
+		}
+	}
+}
+
+// Take are the chunks that were read since it was last called.
+func (c *Chunks) Take() []ChunkID {
+	out := slices.Collect(maps.Keys(c.reads))
+	clear(c.reads)
+	return out
+}
+
+// Settled is the state for reads whose result cannot change any more, whatever
+// is recorded: they are not noted.
+func (s *State) Settled() *State {
+	out := *s
+	out.trace = nil
+	return &out
+}
+
+// note that the keys from from to to were read; an empty to is from alone.
+func (c *Chunks) note(projection, from, to string) {
+	if c == nil || projection == ledgerName {
+		return
+	}
+	list := c.starts[projection]
+	i, found := slices.BinarySearchFunc(list, from, func(at chunkAt, key string) int { return cmp.Compare(at.start, key) })
+	if !found {
+		i--
+	}
+	c.reads[ChunkID{projection, list[i].start}] = struct{}{}
+	for i++; i < len(list) && list[i].start < to; i++ {
+		c.reads[ChunkID{projection, list[i].start}] = struct{}{}
+	}
 }

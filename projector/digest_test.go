@@ -151,7 +151,7 @@ func TestChunksAreEven(t *testing.T) {
 				starts++
 			}
 		}
-		if mean := keys / max(starts, 1); mean < 100 || mean > 160 || longest > 3000 {
+		if mean := keys / max(starts, 1); mean < 50 || mean > 80 || longest > 2000 {
 			t.Errorf("%q: a chunk has %d keys, the longest %d", format, mean, longest)
 		}
 	}

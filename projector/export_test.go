@@ -8,7 +8,7 @@ func Settle(r *Runner, n int) error { return r.settleSome(n) }
 // Stale counts the chunks in the store of which no hash is kept.
 func Stale(db *kv.DB) (n int) {
 	err := db.Scan([]byte(chunkPrefix), nil, func(_, v []byte) error {
-		if len(v) == 0 {
+		if len(v) == stampSize {
 			n++
 		}
 		return nil

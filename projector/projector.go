@@ -35,7 +35,7 @@
 //
 // where keys are relative to the projection and numbers are eight bytes,
 // big-endian. A chunk begins at the first key and at each whose CRC-32C ends in
-// seven zero bits (chunks.go).
+// six zero bits (chunks.go).
 package projector
 
 import (

@@ -23,9 +23,9 @@ import (
 const (
 	defaultCommitEvery = 4096
 	defaultHeadEvery   = 5 * time.Second
-	defaultKeepStale   = 1024
+	defaultKeepStale   = 2048
 	// settleChunks is how many are hashed before the feed is looked at again.
-	settleChunks = 128
+	settleChunks = 256
 )
 
 // Config is what a Runner is made of.
@@ -43,7 +43,7 @@ type Config struct {
 	HeadEvery time.Duration
 	// KeepStale is how many chunks of the state a Run that has nothing else to do
 	// leaves without a hash: what is hot is not hashed at each commit, and a
-	// snapshot has no more to compute. 0 means 1024.
+	// snapshot has no more to compute. 0 means 2048.
 	KeepStale int
 	// Progress, if set, is called after each commit.
 	Progress func(Status)
@@ -658,7 +658,7 @@ func (r *Runner) commitView(w *kv.Batch, v *view) error {
 		return err
 	}
 	if v.chunks != nil {
-		v.chunks.touch(w, v.batch.dirty)
+		v.chunks.touch(w, v.batch.dirty, r.chain.seq)
 	}
 	c := v.cursor
 	c.Seq, c.Leaf, c.chunked = r.chain.seq, r.chain.leaf, v.chunks != nil

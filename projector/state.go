@@ -1,6 +1,8 @@
 package projector
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -36,7 +38,17 @@ func cursorKey(name string, version int) string {
 // answers are of one moment.
 type State struct {
 	r       kv.Reader
-	cursors []Cursor // of the active versions, by name
+	cursors []Cursor     // of the active versions, by name
+	ledger  *LedgerState // once it was read
+	trace   *Chunks      // notes what is read; may be nil
+	page    *Page        // the part of its prefix that a Scan sees; nil for all
+}
+
+// On is the state of which a Scan of the page's prefix sees the page alone.
+func (s *State) On(page Page) *State {
+	out := *s
+	out.page = &page
+	return &out
 }
 
 // NewState finds the active versions; ErrNoState when there are none.
@@ -141,13 +153,18 @@ func encodeFrontier(t *ledger.Tree) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, t.Size()), t.EncodeFrontier()...)
 }
 
-func (s *State) prefix(projection string) (string, error) {
+func (s *State) cursor(projection string) (Cursor, error) {
 	for _, c := range s.cursors {
 		if c.Projection == projection {
-			return stateOf(projection, c.Version), nil
+			return c, nil
 		}
 	}
-	return "", fmt.Errorf("%w: no projection %s", ErrNoState, projection)
+	return Cursor{}, fmt.Errorf("%w: no projection %s", ErrNoState, projection)
+}
+
+func (s *State) prefix(projection string) (string, error) {
+	c, err := s.cursor(projection)
+	return stateOf(projection, c.Version), err
 }
 
 // Load reads one value of a projection; kv.ErrNotFound when it is absent.
@@ -156,6 +173,7 @@ func Load[T any](s *State, projection, key string) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.trace.note(projection, key, "")
 	data, err := s.r.Get([]byte(p + key))
 	if err != nil {
 		return nil, err
@@ -175,16 +193,53 @@ func Scan[T any](s *State, projection, prefix, after string, fn func(key string,
 	if err != nil {
 		return err
 	}
-	var from []byte
-	if after != "" {
-		from = []byte(p + after)
-	}
-	return s.r.Scan([]byte(p+prefix), from, func(k, data []byte) error {
+	each := func(k, data []byte) error {
 		key, v := string(k[len(p):]), new(T)
 		if err := decodeValue(data, v); err != nil {
 			return fmt.Errorf("state %s %s: %w", projection, key, err)
 		}
 		return fn(key, v)
+	}
+	if g := s.page; g != nil && g.Projection == projection && g.Prefix == prefix && after == "" {
+		return s.scanPage(p, each)
+	}
+	s.trace.note(projection, max(prefix, after), prefixEnd(prefix))
+	var from []byte
+	if after != "" {
+		from = []byte(p + after)
+	}
+	return s.r.Scan([]byte(p+prefix), from, each)
+}
+
+// prefixEnd is behind every key with the prefix.
+func prefixEnd(prefix string) string {
+	return cmp.Or(string(kv.PrefixEnd([]byte(prefix))), "\xff") // keys are UTF-8
+}
+
+// scanPage is the scan of s.page's prefix.
+func (s *State) scanPage(state string, each func(k, data []byte) error) error {
+	g := s.page
+	s.trace.note(g.Projection, g.From, cmp.Or(g.To, prefixEnd(g.Prefix)))
+	var after []byte
+	if g.From != g.Prefix { // it is the first key of its chunk
+		after = []byte(state + g.From)
+		data, err := s.r.Get(after)
+		if err == nil {
+			err = each(after, data)
+		}
+		if errors.Is(err, kv.ErrStop) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	end := []byte(state + g.To)
+	return s.r.Scan([]byte(state+g.Prefix), after, func(k, data []byte) error {
+		if g.To != "" && bytes.Compare(k, end) >= 0 {
+			return kv.ErrStop
+		}
+		return each(k, data)
 	})
 }
 

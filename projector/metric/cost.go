@@ -1,6 +1,10 @@
 package metric
 
-import "assay/projector/view"
+import (
+	"math"
+
+	"assay/projector/view"
+)
 
 // Cost sums what tool calls are known to have cost. Each message id is counted
 // once, and of a call the dispatcher's record before the agent's.
@@ -54,7 +58,16 @@ func (s *SumUSD) add(v *float64) {
 		s.Sum = new(float64)
 	}
 	*s.Sum += *v
-	s.Mean = divide(*s.Sum, s.Known)
+}
+
+// settle is null where the sum is beyond what can be written.
+func (s *SumUSD) settle() {
+	if s.Sum != nil && math.IsInf(*s.Sum, 0) {
+		s.Sum = nil
+	}
+	if s.Sum != nil {
+		s.Mean = divide(*s.Sum, s.Known)
+	}
 }
 
 // PerItem is a sum for each of Items; null unless every part of the sum is
@@ -65,22 +78,22 @@ type PerItem struct {
 	Value *float64 `json:"value"`
 }
 
-func (c *computer) cost() error {
-	k := &c.score.Cost
-	err := view.ListUsage(c.state, c.namespace, func(call *view.Call, selfReported bool) error {
-		k.Counted++
-		count(&k.SelfReported, selfReported)
-		count(&k.Inconsistent, call.Usage.Inconsistent)
-		k.InputTokens.add(call.Usage.InputTokens)
-		k.CachedTokens.add(call.Usage.CachedTokens)
-		k.UncachedTokens.add(call.Usage.UncachedTokens)
-		k.OutputTokens.add(call.Usage.OutputTokens)
-		k.USD.add(call.Usage.CostUSD)
-		return nil
-	})
-	k.USDPerUseful = PerItem{Sum: k.USD.Sum, Items: c.score.Useful.Count}
+func (c *computer) cost(call *view.Call, selfReported bool) {
+	k := &c.Cost
+	k.Counted++
+	count(&k.SelfReported, selfReported)
+	count(&k.Inconsistent, call.Usage.Inconsistent)
+	k.InputTokens.add(call.Usage.InputTokens)
+	k.CachedTokens.add(call.Usage.CachedTokens)
+	k.UncachedTokens.add(call.Usage.UncachedTokens)
+	k.OutputTokens.add(call.Usage.OutputTokens)
+	k.USD.add(call.Usage.CostUSD)
+}
+
+func (k *Cost) settle(useful int64) {
+	k.USD.settle()
+	k.USDPerUseful = PerItem{Sum: k.USD.Sum, Items: useful}
 	if k.USD.Sum != nil && k.USD.Known == k.USD.Total {
-		k.USDPerUseful.Value = divide(*k.USD.Sum, k.USDPerUseful.Items)
+		k.USDPerUseful.Value = divide(*k.USD.Sum, useful)
 	}
-	return err
 }

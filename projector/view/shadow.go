@@ -206,17 +206,22 @@ func shadowCase(s *projector.State, c *Claim) (*ShadowCase, error) {
 			return nil, err
 		}
 	}
-	if out.Evidence, err = EvidenceOf(s, c); err != nil {
+	// What counts was recorded before the claim, and its first record stays.
+	if out.Evidence, err = EvidenceOf(s.Settled(), c); err != nil {
 		return nil, err
 	}
 	if out.Predictions, err = promisesOf(s, c); err != nil {
 		return nil, err
 	}
-	if out.Rechecks, err = collect[Recheck](s, recheckKind, c); err != nil {
-		return nil, err
+	if c.Rechecks > 0 {
+		if out.Rechecks, err = collect[Recheck](s, recheckKind, c); err != nil {
+			return nil, err
+		}
 	}
-	if out.Outcomes, err = collect[Outcome](s, outcomeKind, c); err != nil {
-		return nil, err
+	if c.Outcomes > 0 {
+		if out.Outcomes, err = collect[Outcome](s, outcomeKind, c); err != nil {
+			return nil, err
+		}
 	}
 	out.Standing, err = standingOf(s, c, out.Predictions, out.Rechecks)
 	return out, err

@@ -196,6 +196,26 @@ func find[T any](s *projector.State, projection, kind, id string) ([]T, error) {
 	return out, nil
 }
 
+// Listing is what a function such as ListClaims goes through.
+type Listing struct{ projection, kind string }
+
+// The listings that scores go through.
+var (
+	AllClaims        = Listing{Claims, claimKind}
+	AllExperiments   = Listing{Experiments, experimentKind}
+	AllHypotheses    = Listing{Shadow, setKind}
+	AllOpportunities = Listing{Opportunities, opportunityKind}
+	AllPredictions   = Listing{Predictions, predictionKind}
+	AllQueries       = Listing{Queries, queryKind}
+	AllToolCalls     = Listing{ToolCalls, callKind}
+)
+
+// Pages cuts a namespace's listing. The List function of projector.State.On sees
+// one page.
+func (l Listing) Pages(s *projector.State, namespace string) ([]projector.Page, error) {
+	return s.Pages(l.projection, prefix(l.kind, namespace))
+}
+
 // list calls fn for the values of a kind whose keys start with the parts.
 func list[T any](s *projector.State, projection string, fn func(*T) error, parts ...string) error {
 	return projector.Scan(s, projection, prefix(parts...), "", func(_ string, v *T) error { return fn(v) })

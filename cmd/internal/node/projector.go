@@ -35,6 +35,7 @@ type Projector struct {
 	nc     *nats.Conn
 	done   chan struct{}
 	err    error
+	scorer metric.Scorer
 
 	mu     sync.Mutex // guards what follows, which is made anew when the store failed
 	runner *projector.Runner
@@ -181,7 +182,7 @@ func (p *Projector) routes(mux *http.ServeMux) {
 	handle(mux, "GET /digest", func(*http.Request) (any, error) { return p.Runner().Digest() })
 	handle(mux, "GET /score", func(r *http.Request) (out any, err error) {
 		err = p.Runner().View(func(s *projector.State) error {
-			out, err = metric.Compute(s, r.FormValue("namespace"))
+			out, err = p.scorer.Score(s, r.FormValue("namespace"))
 			return err
 		})
 		return out, err
