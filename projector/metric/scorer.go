@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +43,11 @@ type computer struct {
 	namespace string
 	now       time.Time // ledger time
 	due       time.Time // from when on the part may be another; zero for never
+	captured  captures  // of claims of the page, as far as they are known
+	captures  captures  // of all of them, once it was gone through
 }
+
+type captures = map[string]captured // by claim id
 
 // young says whether what was recorded then is too young to count for coverage.
 // It notes when that ends.
@@ -74,11 +79,15 @@ var sections = []struct {
 		return view.ListOpportunities(c.state, c.namespace, func(o *view.Opportunity) error { c.routing(o); return nil })
 	}},
 	{view.AllClaims, func(c *computer) error {
-		return view.ListShadowCases(c.state, c.namespace, func(sc *view.ShadowCase) error {
+		c.captures = make(captures)
+		return view.ListClaims(c.state, c.namespace, func(cl *view.Claim) error {
+			sc := &view.ShadowCase{Claim: *cl}
+			if err := sc.Follow(c.state); err != nil {
+				return err
+			}
 			c.claim(sc)
-			c.shadow(sc)
-			c.ages(sc.Claim.RecordedAt.Add(view.UndecidedAfter))
-			return nil
+			c.ages(cl.RecordedAt.Add(view.UndecidedAfter))
+			return c.shadow(sc)
 		})
 	}},
 	{view.AllPredictions, func(c *computer) error {
@@ -179,9 +188,10 @@ type pageID struct {
 
 type kept struct {
 	part
-	to    string
-	due   time.Time
-	reads []projector.ChunkID
+	to       string
+	due      time.Time
+	reads    []projector.ChunkID
+	captures captures
 }
 
 // Score scores a namespace; "" is DefaultNamespace. The views must stand at
@@ -231,14 +241,18 @@ func (m *Scorer) sum(s *projector.State, now time.Time, namespace string, total 
 		}
 		for _, page := range pages {
 			id := pageID{i, page.From}
-			k := holds(id)
-			if k == nil || k.to != page.To || !k.due.IsZero() && !now.Before(k.due) {
+			old, ok := holds(id)
+			k := old
+			if !ok || k.to != page.To || !k.due.IsZero() && !now.Before(k.due) {
 				m.read++
 				c := computer{state: traced.On(page), namespace: namespace, now: now}
+				if old != nil {
+					c.captured = old.captures
+				}
 				if err := section.add(&c); err != nil {
 					return err
 				}
-				k = &kept{part: c.part, to: page.To, due: c.due}
+				k = &kept{part: c.part, to: page.To, due: c.due, captures: c.captures}
 				if chunks != nil {
 					k.reads = chunks.Take()
 				}
@@ -259,25 +273,17 @@ func (m *Scorer) sum(s *projector.State, now time.Time, namespace string, total 
 	return nil
 }
 
-// holding finds the kept pages of which nothing changed that they were computed
-// from.
-func (m *Scorer) holding(chunks *projector.Chunks, next *parts, namespace string) func(pageID) *kept {
+// holding finds what is kept of a page, and says whether nothing changed that it
+// was computed from.
+func (m *Scorer) holding(chunks *projector.Chunks, next *parts, namespace string) func(pageID) (*kept, bool) {
 	was := m.kept[namespace]
 	if chunks == nil || was == nil || was.versions != next.versions || was.seq > next.seq {
-		return func(pageID) *kept { return nil }
+		return func(pageID) (*kept, bool) { return nil, false }
 	}
 	changed := make(map[projector.ChunkID]bool)
 	chunks.Changed(was.seq, func(id projector.ChunkID) { changed[id] = true })
-	return func(id pageID) *kept {
+	return func(id pageID) (*kept, bool) {
 		k := was.pages[id]
-		if k == nil || len(changed) == 0 {
-			return k
-		}
-		for _, read := range k.reads {
-			if changed[read] {
-				return nil
-			}
-		}
-		return k
+		return k, k != nil && !slices.ContainsFunc(k.reads, func(read projector.ChunkID) bool { return changed[read] })
 	}
 }

@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"assay/projector"
 	"assay/projector/view"
 )
 
@@ -47,15 +48,41 @@ type Queries struct {
 	Unlisted        int64 `json:"chosen_off_the_menu"` // of those selected
 }
 
-func (c *computer) shadow(sc *view.ShadowCase) {
+// captured is what a score takes of a claim's capture (view.ShadowCase.Capture).
+type captured struct {
+	with, competing    bool
+	undelivered, other bool
+	join               string
+}
+
+func capture(s *projector.State, sc *view.ShadowCase) (captured, error) {
+	if err := sc.Capture(s); err != nil {
+		return captured{}, err
+	}
+	out := captured{with: sc.Hypotheses != nil, join: sc.Join}
+	out.competing = out.with && len(sc.Hypotheses.Alternatives) > 1
+	for _, u := range sc.Evidence {
+		out.undelivered = out.undelivered || u.DeliveredSeq == 0
+		out.other = out.other || u.SHA256 != nil && u.ContentSeq == 0
+	}
+	return out, nil
+}
+
+func (c *computer) shadow(sc *view.ShadowCase) error {
+	was, ok := c.captured[sc.Claim.ClaimID]
+	if !ok {
+		var err error
+		if was, err = capture(c.state, sc); err != nil {
+			return err
+		}
+	}
+	c.captures[sc.Claim.ClaimID] = was
 	s := &c.Shadow
 	s.WithAlternatives.Denominator++
 	s.LaterSets += sc.LaterSets
-	if sc.Hypotheses != nil {
-		s.WithAlternatives.Numerator++
-		count(&s.Competing, len(sc.Hypotheses.Alternatives) > 1)
-	}
-	switch sc.Join {
+	count(&s.WithAlternatives.Numerator, was.with)
+	count(&s.Competing, was.competing)
+	switch was.join {
 	case view.JoinClaim:
 		s.ByClaim++
 	case view.JoinQuestion:
@@ -63,14 +90,10 @@ func (c *computer) shadow(sc *view.ShadowCase) {
 	case view.JoinEpisode:
 		s.ByEpisode++
 	}
-	undelivered, other := false, false
-	for _, u := range sc.Evidence {
-		undelivered = undelivered || u.DeliveredSeq == 0
-		other = other || u.SHA256 != nil && u.ContentSeq == 0
-	}
-	count(&s.Undelivered, undelivered)
-	count(&s.OtherContent, other)
+	count(&s.Undelivered, was.undelivered)
+	count(&s.OtherContent, was.other)
 	s.Standing.add(sc.Standing)
+	return nil
 }
 
 func (n *StandingCount) add(st view.Standing) {

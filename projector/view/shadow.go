@@ -196,35 +196,54 @@ func ListShadowCases(s *projector.State, namespace string, fn func(*ShadowCase) 
 
 func shadowCase(s *projector.State, c *Claim) (*ShadowCase, error) {
 	out := &ShadowCase{Claim: *c}
+	if err := out.Capture(s); err != nil {
+		return nil, err
+	}
+	return out, out.Follow(s)
+}
+
+// Capture fills in what was there when the claim was made: alternatives and
+// evidence. All of it was recorded before, and the first record of each counts,
+// so that it never changes again.
+func (sc *ShadowCase) Capture(s *projector.State) error {
+	s, c := s.Settled(), &sc.Claim
 	p, err := projector.Load[capture](s, Shadow, key(captureKind, c.Namespace, c.ClaimID))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out.Join, out.LaterSets = p.Join, p.LaterSets
+	sc.Join = p.Join
 	if p.SetID != "" {
-		if out.Hypotheses, err = projector.Load[HypothesisSet](s, Shadow, key(setKind, c.Namespace, p.SetID)); err != nil {
-			return nil, err
+		if sc.Hypotheses, err = projector.Load[HypothesisSet](s, Shadow, key(setKind, c.Namespace, p.SetID)); err != nil {
+			return err
 		}
 	}
-	// What counts was recorded before the claim, and its first record stays.
-	if out.Evidence, err = EvidenceOf(s.Settled(), c); err != nil {
-		return nil, err
+	sc.Evidence, err = EvidenceOf(s, c)
+	return err
+}
+
+// Follow fills in what happened since.
+func (sc *ShadowCase) Follow(s *projector.State) error {
+	c := &sc.Claim
+	p, err := projector.Load[capture](s, Shadow, key(captureKind, c.Namespace, c.ClaimID))
+	if err != nil {
+		return err
 	}
-	if out.Predictions, err = promisesOf(s, c); err != nil {
-		return nil, err
+	sc.LaterSets = p.LaterSets
+	if sc.Predictions, err = promisesOf(s, c); err != nil {
+		return err
 	}
 	if c.Rechecks > 0 {
-		if out.Rechecks, err = collect[Recheck](s, recheckKind, c); err != nil {
-			return nil, err
+		if sc.Rechecks, err = collect[Recheck](s, recheckKind, c); err != nil {
+			return err
 		}
 	}
 	if c.Outcomes > 0 {
-		if out.Outcomes, err = collect[Outcome](s, outcomeKind, c); err != nil {
-			return nil, err
+		if sc.Outcomes, err = collect[Outcome](s, outcomeKind, c); err != nil {
+			return err
 		}
 	}
-	out.Standing, err = standingOf(s, c, out.Predictions, out.Rechecks)
-	return out, err
+	sc.Standing, err = standingOf(s, c, sc.Predictions, sc.Rechecks)
+	return err
 }
 
 // promisesOf are the predictions made on a claim, but for those whose id another
