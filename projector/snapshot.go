@@ -188,7 +188,7 @@ func VerifySnapshot(path string) (Manifest, error) {
 		d, err = s.Digest()
 		return err
 	})
-	if errors.Is(err, kv.ErrLocked) {
+	if errors.Is(err, kv.ErrLocked) || errors.Is(err, fs.ErrPermission) {
 		return m, fmt.Errorf("snapshot %s: %w", path, err)
 	}
 	if err != nil {

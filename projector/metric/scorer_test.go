@@ -3,7 +3,9 @@ package metric_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -173,7 +175,7 @@ func TestScorerReadsWhatChanged(t *testing.T) {
 		t.Fatalf("%d things to happen, %v", len(later), err)
 	}
 	rng.Shuffle(len(later), func(i, j int) { later[i], later[j] = later[j], later[i] })
-	for _, happen := range later[:100] {
+	for _, happen := range later[:60] {
 		happen()
 		check()
 	}
@@ -181,5 +183,74 @@ func TestScorerReadsWhatChanged(t *testing.T) {
 	l.Mix(rng, 1)
 	if pages := check(); pages < all/4 {
 		t.Errorf("when claims grow old %d pages of %d are gone through", pages, all)
+	}
+}
+
+// older is a projection of the build before.
+type older struct{ projector.Projection }
+
+func (o older) Version() int { return o.Projection.Version() - 1 }
+
+// TestScoreDuringRebuild: while a view is built anew the score is of the old
+// one, whole, and says so.
+func TestScoreDuringRebuild(t *testing.T) {
+	l := ledgertest.New()
+	l.Mix(rand.New(rand.NewPCG(1, 2)), 600)
+	db, err := kv.Open("views", kv.Options{FS: kvtest.NewDisk().FS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	before := view.All()
+	for i, p := range before {
+		if p.Name() == view.Claims || p.Name() == view.Predictions {
+			before[i] = older{p}
+		}
+	}
+	var scorer metric.Scorer
+	var r *projector.Runner
+	score := func() (s *metric.Score) {
+		t.Helper()
+		err := r.View(func(st *projector.State) (err error) {
+			if s, err = scorer.Score(st, ""); err != nil {
+				return err
+			}
+			want, err := metric.Compute(st, "")
+			if err == nil {
+				checkSame(t, s, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if r, err = projector.NewRunner(projector.Config{DB: db, Source: l, Projections: before}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CatchUp(t.Context(), 500); err != nil {
+		t.Fatal(err)
+	}
+	old, looked := score(), 0
+	r, err = projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: 50,
+		Progress: func(st projector.Status) {
+			if len(st.Rebuilding) > 0 {
+				looked++
+				if got := score(); fmt.Sprint(got.Inputs.Outdated) != "[claims predictions]" || got.Inputs.Seq != 500 || !strings.Contains(got.Text(), "REBUILDING") {
+					t.Errorf("at %d: %+v", st.Seq, got.Inputs)
+				} else {
+					checkSame(t, got, old)
+				}
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CatchUp(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := score(); looked != 9 || len(got.Inputs.Outdated) != 0 || got.Inputs.Seq <= 500 {
+		t.Errorf("looked %d times, then %+v", looked, got.Inputs)
 	}
 }

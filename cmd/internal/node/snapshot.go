@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strconv"
 	"sync"
@@ -92,23 +93,26 @@ func (c *FoldConfig) replay() (projector.ReplayConfig, *projector.SnapshotInfo, 
 	if c.Snapshots == "" {
 		return cfg, nil, nil
 	}
-	near, err := nearest(c.Snapshots, func(m projector.Manifest) bool { return m.Seq <= c.To })
+	near, err := nearest(c.Snapshots, c.To)
 	if near != nil {
 		cfg.From = near.Path
 	}
 	return cfg, near, err
 }
 
-// nearest is the last snapshot of those that are wanted and that this build's
-// views can go on from, and verified; nil when there is none.
-func nearest(dir string, wanted func(projector.Manifest) bool) (found *projector.SnapshotInfo, err error) {
+// nearest is the last snapshot at or before a record that this build's views can
+// go on from, verified; nil when there is none. They may be another user's.
+func nearest(dir string, to ledger.Seq) (found *projector.SnapshotInfo, err error) {
 	list, err := projector.ListSnapshots(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	versions := fmt.Sprint(projector.Versions(view.All()))
 	for _, s := range list {
-		if s.Problem == "" && wanted(s.Manifest) && fmt.Sprint(s.Manifest.Versions) == versions {
+		if s.Problem == "" && s.Manifest.Seq <= to && fmt.Sprint(s.Manifest.Versions) == versions {
 			found = &s
 		}
 	}
