@@ -59,7 +59,8 @@ func Replay(ctx context.Context, cfg ReplayConfig) (out Replayed, err error) {
 		}
 		return inspect(s)
 	}
-	return out, Fold(ctx, cfg)
+	err = Fold(ctx, cfg)
+	return out, err
 }
 
 // Fold is Replay without the digest, which costs a read of all views.

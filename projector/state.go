@@ -1,8 +1,6 @@
 package projector
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -42,13 +40,6 @@ type State struct {
 	ledger  *LedgerState // once it was read
 	trace   *Chunks      // notes what is read; may be nil
 	page    *Page        // the part of its prefix that a Scan sees; nil for all
-}
-
-// On is the state of which a Scan of the page's prefix sees the page alone.
-func (s *State) On(page Page) *State {
-	out := *s
-	out.page = &page
-	return &out
 }
 
 // NewState finds the active versions; ErrNoState when there are none.
@@ -209,38 +200,6 @@ func Scan[T any](s *State, projection, prefix, after string, fn func(key string,
 		from = []byte(p + after)
 	}
 	return s.r.Scan([]byte(p+prefix), from, each)
-}
-
-// prefixEnd is behind every key with the prefix.
-func prefixEnd(prefix string) string {
-	return cmp.Or(string(kv.PrefixEnd([]byte(prefix))), "\xff") // keys are UTF-8
-}
-
-// scanPage is the scan of s.page's prefix.
-func (s *State) scanPage(state string, each func(k, data []byte) error) error {
-	g := s.page
-	s.trace.note(g.Projection, g.From, cmp.Or(g.To, prefixEnd(g.Prefix)))
-	var after []byte
-	if g.From != g.Prefix { // it is the first key of its chunk
-		after = []byte(state + g.From)
-		data, err := s.r.Get(after)
-		if err == nil {
-			err = each(after, data)
-		}
-		if errors.Is(err, kv.ErrStop) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	end := []byte(state + g.To)
-	return s.r.Scan([]byte(state+g.Prefix), after, func(k, data []byte) error {
-		if g.To != "" && bytes.Compare(k, end) >= 0 {
-			return kv.ErrStop
-		}
-		return each(k, data)
-	})
 }
 
 // Version names one projection of a digest.

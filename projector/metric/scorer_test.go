@@ -181,7 +181,7 @@ func TestScorerReadsWhatChanged(t *testing.T) {
 	}
 	l.Advance(metric.Settled - 4000*time.Second) // half of them grow old
 	l.Mix(rng, 1)
-	if pages := check(); pages < all/4 {
+	if pages := check(); pages < all/8 {
 		t.Errorf("when claims grow old %d pages of %d are gone through", pages, all)
 	}
 }

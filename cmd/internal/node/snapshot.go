@@ -136,7 +136,8 @@ func ScoreAt(ctx context.Context, c FoldConfig, namespace string) (score *metric
 		score, err = metric.Compute(s, namespace)
 		return err
 	}
-	return score, from, projector.Fold(ctx, cfg)
+	err = projector.Fold(ctx, cfg)
+	return score, from, err
 }
 
 // CompareScores scores at c.To, then after every step-th record up to to, and
