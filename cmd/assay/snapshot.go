@@ -181,7 +181,7 @@ func (c *snapshotVerifyCmd) verify(a *app, e node.Evidence, s projector.Snapshot
 	if e == nil {
 		return v, exitHolds
 	}
-	if ours := projector.Versions(view.All()); fmt.Sprint(ours) != fmt.Sprint(m.Versions) {
+	if !slices.Equal(projector.Versions(view.All()), m.Versions) {
 		return say(exitNotCompare, "its views are of other versions than this build's, which cannot replay them")
 	}
 	show, end := progress[ledger.Seq](a, "replaying")

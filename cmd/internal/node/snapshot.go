@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -110,9 +111,9 @@ func nearest(dir string, to ledger.Seq) (found *projector.SnapshotInfo, err erro
 	if err != nil {
 		return nil, err
 	}
-	versions := fmt.Sprint(projector.Versions(view.All()))
+	ours := projector.Versions(view.All())
 	for _, s := range list {
-		if s.Problem == "" && s.Manifest.Seq <= to && fmt.Sprint(s.Manifest.Versions) == versions {
+		if s.Problem == "" && s.Manifest.Seq <= to && slices.Equal(s.Manifest.Versions, ours) {
 			found = &s
 		}
 	}
