@@ -108,7 +108,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	stop, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- r.Run(stop) }()
-	for projector.Stale(db) > 2048 {
+	for projector.Stale(db) > 1024 {
 		time.Sleep(10 * time.Millisecond)
 	}
 	cancel()

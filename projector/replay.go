@@ -65,7 +65,7 @@ func Replay(ctx context.Context, cfg ReplayConfig) (out Replayed, err error) {
 
 // Fold is Replay without the digest, which costs a read of all views.
 func Fold(ctx context.Context, cfg ReplayConfig) error {
-	return fold(ctx, cfg, func(db *kv.DB) error {
+	return fold(ctx, cfg, true, func(db *kv.DB) error {
 		s, err := NewState(db)
 		if err != nil {
 			return err
@@ -75,9 +75,11 @@ func Fold(ctx context.Context, cfg ReplayConfig) error {
 }
 
 // Walk is Fold that goes on to the record to: Inspect sees the views at cfg.To
-// first, then after every every-th record behind it, and at to.
+// first, then after every every-th record behind it, and at to. The states have
+// chunks (State.Traced), so that what is asked of them again and again need not
+// be computed afresh.
 func Walk(ctx context.Context, cfg ReplayConfig, to ledger.Seq, every int) error {
-	return fold(ctx, cfg, func(db *kv.DB) error {
+	return fold(ctx, cfg, false, func(db *kv.DB) error {
 		s, err := NewState(db)
 		if err == nil {
 			err = cfg.Inspect(s)
@@ -88,7 +90,7 @@ func Walk(ctx context.Context, cfg ReplayConfig, to ledger.Seq, every int) error
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		r, err := NewRunner(Config{
-			DB: db, Source: cfg.Source, Projections: cfg.Projections, CommitEvery: every, Workers: cfg.Workers, Logger: cfg.Logger, scratch: true,
+			DB: db, Source: cfg.Source, Projections: cfg.Projections, CommitEvery: every, Workers: cfg.Workers, Logger: cfg.Logger,
 			Progress: func(Status) {
 				s, err := NewState(db)
 				if err == nil && context.Cause(ctx) == nil {
@@ -108,7 +110,7 @@ func Walk(ctx context.Context, cfg ReplayConfig, to ledger.Seq, every int) error
 }
 
 // fold makes the scratch store at cfg.To and removes it after fn.
-func fold(ctx context.Context, cfg ReplayConfig, fn func(*kv.DB) error) (err error) {
+func fold(ctx context.Context, cfg ReplayConfig, scratch bool, fn func(*kv.DB) error) (err error) {
 	dir, err := os.MkdirTemp(cfg.Dir, "replay-")
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
@@ -127,7 +129,7 @@ func fold(ctx context.Context, cfg ReplayConfig, fn func(*kv.DB) error) (err err
 	defer db.Close()
 	r, err := NewRunner(Config{
 		DB: db, Source: cfg.Source, Projections: cfg.Projections, CommitEvery: cfg.CommitEvery,
-		Workers: cfg.Workers, Progress: cfg.Progress, Logger: cfg.Logger, scratch: true,
+		Workers: cfg.Workers, Progress: cfg.Progress, Logger: cfg.Logger, scratch: scratch,
 	})
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)

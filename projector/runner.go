@@ -23,7 +23,7 @@ import (
 const (
 	defaultCommitEvery = 4096
 	defaultHeadEvery   = 5 * time.Second
-	defaultKeepStale   = 2048
+	defaultKeepStale   = 1024
 	// settleChunks is how many are hashed before the feed is looked at again.
 	settleChunks = 256
 )
@@ -43,7 +43,7 @@ type Config struct {
 	HeadEvery time.Duration
 	// KeepStale is how many chunks of the state a Run that has nothing else to do
 	// leaves without a hash: what is hot is not hashed at each commit, and a
-	// snapshot has no more to compute. 0 means 2048.
+	// snapshot has no more to compute. 0 means 1024.
 	KeepStale int
 	// Progress, if set, is called after each commit.
 	Progress func(Status)

@@ -153,8 +153,9 @@ func CompareScores(ctx context.Context, c FoldConfig, to ledger.Seq, step int, n
 		return nil, err
 	}
 	out := metric.NewComparison(step, types)
+	var scorer metric.Scorer
 	cfg.Inspect = func(s *projector.State) error {
-		score, err := metric.Compute(s, namespace)
+		score, err := scorer.Score(s, namespace)
 		if err != nil {
 			return err
 		}
