@@ -39,7 +39,8 @@ type part struct {
 // computer computes the part of one page.
 type computer struct {
 	part
-	state     *projector.State
+	page      projector.Page
+	state     *projector.State // sees the page alone
 	namespace string
 	now       time.Time // ledger time
 	due       time.Time // from when on the part may be another; zero for never
@@ -80,8 +81,12 @@ var sections = []struct {
 	}},
 	{view.AllClaims, func(c *computer) error {
 		c.captures = make(captures)
+		later, err := view.LaterSets(c.state, c.page)
+		if err != nil {
+			return err
+		}
 		return view.ListClaims(c.state, c.namespace, func(cl *view.Claim) error {
-			sc := &view.ShadowCase{Claim: *cl}
+			sc := &view.ShadowCase{Claim: *cl, LaterSets: later[cl.ClaimID]}
 			if err := sc.Follow(c.state); err != nil {
 				return err
 			}
@@ -245,7 +250,7 @@ func (m *Scorer) sum(s *projector.State, now time.Time, namespace string, total 
 			k := old
 			if !ok || k.to != page.To || !k.due.IsZero() && !now.Before(k.due) {
 				m.read++
-				c := computer{state: traced.On(page), namespace: namespace, now: now}
+				c := computer{page: page, state: traced.On(page), namespace: namespace, now: now}
 				if old != nil {
 					c.captured = old.captures
 				}

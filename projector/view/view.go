@@ -90,7 +90,10 @@ func key(parts ...string) string {
 }
 
 // escaper keeps the separator out of the parts.
-var escaper = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02")
+var (
+	escaper   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02")
+	unescaper = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01")
+)
 
 // prefix is the start of every key that begins with the parts.
 func prefix(parts ...string) string { return key(parts...) + "\x00" }
