@@ -19,7 +19,9 @@ type Payload interface {
 }
 
 // Context is the common block of every data (C8 8.2, EP). A nil field is
-// unknown; it is never read as zero or as the empty string.
+// unknown; it is never read as zero or as the empty string. Each payload embeds
+// it, under the name that it has on the wire; its fields are read as
+// p.Context.Stage, since some payloads have a field of that name too.
 type Context struct {
 	Author         *string  `json:"author,omitzero"`
 	Component      *string  `json:"component,omitzero"`
@@ -31,6 +33,11 @@ type Context struct {
 	ToolCallID     *string  `json:"tool_call_id,omitzero"`
 	Cost           *Cost    `json:"cost,omitzero"`
 }
+
+// Common makes a payload of whatever embeds the block.
+func (c *Context) Common() *Context { return c }
+
+func (*Context) sealed() {}
 
 // Cost is what a step is known to have cost. Nil fields are unknown.
 type Cost struct {
@@ -77,9 +84,42 @@ type Freshness struct {
 	SupersededBy *string `json:"superseded_by,omitzero"`
 }
 
+// Limit is how much may be used. A nil field is a limit that nobody stated.
+type Limit struct {
+	Tokens    *int64   `json:"tokens,omitzero"`
+	ToolCalls *int64   `json:"tool_calls,omitzero"`
+	Steps     *int64   `json:"steps,omitzero"`
+	Seconds   *float64 `json:"seconds,omitzero"`
+	CostUSD   *float64 `json:"cost_usd,omitzero"`
+	Until     *string  `json:"until,omitzero"` // RFC 3339
+}
+
+// Sampling is how a model's tokens are drawn. A nil field was left to the
+// provider.
+type Sampling struct {
+	Temperature *float64 `json:"temperature,omitzero"`
+	TopP        *float64 `json:"top_p,omitzero"`
+	MaxTokens   *int64   `json:"max_tokens,omitzero"`
+	Seed        *string  `json:"seed,omitzero"` // decimal digits
+}
+
+// Interval is a confidence interval.
+type Interval struct {
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Level  float64 `json:"level"` // such as 0.95
+	Method *string `json:"method,omitzero"`
+}
+
+// Exclusion is a case that is left out of a run. It is counted and named.
+type Exclusion struct {
+	CaseID string `json:"case_id"`
+	Code   string `json:"code"` // why
+}
+
 // LedgerOpened is record 1: it names the log and commits to its keys.
 type LedgerOpened struct {
-	Context           Context `json:"context"`
+	Context           `json:"context"`
 	Origin            string  `json:"origin"`              // C2SP checkpoint origin
 	PublicKey         string  `json:"public_key"`          // note verifier key of the logger
 	RecoveryKeySHA256 string  `json:"recovery_key_sha256"` // hex, of the offline recovery key's verifier string
@@ -92,7 +132,7 @@ type LedgerOpened struct {
 // signatures are over ledger.RotationText; either the old key or the recovery
 // key signs beside the new one.
 type LedgerKeyRotated struct {
-	Context           Context `json:"context"`
+	Context           `json:"context"`
 	OldKey            string  `json:"old_key"` // note verifier keys
 	NewKey            string  `json:"new_key"`
 	OldSignature      *string `json:"old_signature,omitzero"` // as in a note's signature line
@@ -104,55 +144,55 @@ type LedgerKeyRotated struct {
 // LedgerRestored says that the records Size+1 to KnownSize, which Checkpoint
 // signs, were lost when the ledger was restored from a backup.
 type LedgerRestored struct {
-	Context    Context `json:"context"`
-	Size       uint64  `json:"size"` // records that the backup held
-	KnownSize  uint64  `json:"known_size"`
-	KnownRoot  string  `json:"known_root"` // hex
-	Checkpoint string  `json:"checkpoint"` // the signed note of the known size
-	AcceptedBy string  `json:"accepted_by"`
+	Context    `json:"context"`
+	Size       uint64 `json:"size"` // records that the backup held
+	KnownSize  uint64 `json:"known_size"`
+	KnownRoot  string `json:"known_root"` // hex
+	Checkpoint string `json:"checkpoint"` // the signed note of the known size
+	AcceptedBy string `json:"accepted_by"`
 }
 
 // BlobErased says that the content of a blob was removed.
 type BlobErased struct {
-	Context Context `json:"context"`
-	Ref     string  `json:"ref"` // sha256: and 64 hex digits
-	Reason  string  `json:"reason"`
+	Context `json:"context"`
+	Ref     string `json:"ref"` // sha256: and 64 hex digits
+	Reason  string `json:"reason"`
 }
 
 // LoggerStarted is written by each start of the logger that has a head to name.
 type LoggerStarted struct {
-	Context  Context `json:"context"`
-	BootID   string  `json:"boot_id"`
-	HeadSeq  uint64  `json:"head_seq"`  // last record before this one
-	HeadLeaf string  `json:"head_leaf"` // hex leaf hash of that record
-	Software string  `json:"software"`
+	Context  `json:"context"`
+	BootID   string `json:"boot_id"`
+	HeadSeq  uint64 `json:"head_seq"`  // last record before this one
+	HeadLeaf string `json:"head_leaf"` // hex leaf hash of that record
+	Software string `json:"software"`
 }
 
 // ForeignAcknowledged is the operator's word that record Seq was written to the
 // stream by somebody else; readers give that record no effect.
 type ForeignAcknowledged struct {
-	Context Context `json:"context"`
-	Seq     uint64  `json:"seq"`
-	SHA256  string  `json:"sha256"` // hex leaf hash of the foreign message's body
+	Context `json:"context"`
+	Seq     uint64 `json:"seq"`
+	SHA256  string `json:"sha256"` // hex leaf hash of the foreign message's body
 }
 
 // ClockTicked is written after ten idle seconds.
 type ClockTicked struct {
-	Context          Context `json:"context"`
-	BootID           string  `json:"boot_id"`
-	MonotonicDeltaNS int64   `json:"monotonic_delta_ns"` // since the previous clock reading of this logger
+	Context          `json:"context"`
+	BootID           string `json:"boot_id"`
+	MonotonicDeltaNS int64  `json:"monotonic_delta_ns"` // since the previous clock reading of this logger
 }
 
 // ClockStepped records that the wall clock and the monotonic clock disagree.
 type ClockStepped struct {
-	Context Context `json:"context"`
-	BootID  string  `json:"boot_id"`
-	StepNS  int64   `json:"step_ns,string"` // wall minus monotonic advance, signed; digits in a string, since a step from 1970 is beyond 2^53
+	Context `json:"context"`
+	BootID  string `json:"boot_id"`
+	StepNS  int64  `json:"step_ns,string"` // wall minus monotonic advance, signed; digits in a string, since a step from 1970 is beyond 2^53
 }
 
 // ClockConfirmed is the operator's word that the time after a step is right.
 type ClockConfirmed struct {
-	Context    Context `json:"context"`
+	Context    `json:"context"`
 	SteppedSeq uint64  `json:"stepped_seq"` // seq of the clock.stepped that it answers
 	Note       *string `json:"note,omitzero"`
 }
@@ -160,7 +200,7 @@ type ClockConfirmed struct {
 // IntakeRejected records that an intake message was refused, or, with Count
 // above one, how many were refused for the same reason within a second.
 type IntakeRejected struct {
-	Context   Context `json:"context"`
+	Context   `json:"context"`
 	Principal string  `json:"principal"`
 	Code      string  `json:"code"`
 	Pointer   *string `json:"pointer,omitzero"`  // JSON Pointer into the refused event
@@ -172,7 +212,7 @@ type IntakeRejected struct {
 
 // OpportunityDetected is the detector's independent denominator (C9, C8 8.2).
 type OpportunityDetected struct {
-	Context         Context  `json:"context"`
+	Context         `json:"context"`
 	OpportunityID   string   `json:"opportunity_id"`
 	Kind            string   `json:"kind"` // why, what_if, which_fix, root_cause, will_x_help, gap
 	Component       string   `json:"component"`
@@ -183,7 +223,7 @@ type OpportunityDetected struct {
 
 // GateChosen is the action that the agent's gate chose (C8 8.2, E1).
 type GateChosen struct {
-	Context      Context  `json:"context"`
+	Context      `json:"context"`
 	Action       string   `json:"action"` // KNOW, RETRIEVE, INFER, ASK, TEST, ABSTAIN
 	OfferedTools []string `json:"offered_tools,omitzero"`
 	Reason       *string  `json:"reason,omitzero"`
@@ -216,7 +256,7 @@ type EvidenceSnapshot struct {
 // ClaimRecorded is a claim as it stood before its outcome was known. Exactly
 // one of Edge and Proposition is set.
 type ClaimRecorded struct {
-	Context              Context            `json:"context"`
+	Context              `json:"context"`
 	ClaimID              string             `json:"claim_id"`
 	Edge                 *Edge              `json:"edge,omitzero"`
 	Proposition          *Proposition       `json:"proposition,omitzero"`
@@ -233,7 +273,7 @@ type ClaimRecorded struct {
 
 // ClaimRevised moves a claim from one status to another (C9 model_revision).
 type ClaimRevised struct {
-	Context           Context `json:"context"`
+	Context           `json:"context"`
 	ClaimID           string  `json:"claim_id"`
 	OldStatus         string  `json:"old_status"`
 	NewStatus         string  `json:"new_status"`
@@ -257,7 +297,7 @@ type ReturnedEdge struct {
 // ToolCalled is a tool call as the dispatcher saw it; written by an agent it
 // is a self-report and flagged as such.
 type ToolCalled struct {
-	Context         Context        `json:"context"`
+	Context         `json:"context"`
 	ToolCallID      string         `json:"tool_call_id"`
 	Tool            string         `json:"tool"`
 	Target          *string        `json:"target,omitzero"`
@@ -277,7 +317,7 @@ type ToolCalled struct {
 
 // ExperimentProposed is an intention; only ExperimentExecuted is an execution.
 type ExperimentProposed struct {
-	Context       Context            `json:"context"`
+	Context       `json:"context"`
 	ExpID         string             `json:"exp_id"`
 	Discriminates []string           `json:"discriminates"` // claim ids
 	Predicted     []PredictedOutcome `json:"predicted,omitzero"`
@@ -292,14 +332,14 @@ type PredictedOutcome struct {
 
 // ExperimentExecuted counts only with the dispatcher's tool.called it names.
 type ExperimentExecuted struct {
-	Context    Context `json:"context"`
-	ExpID      string  `json:"exp_id"`
-	ToolCallID string  `json:"tool_call_id"`
+	Context    `json:"context"`
+	ExpID      string `json:"exp_id"`
+	ToolCallID string `json:"tool_call_id"`
 }
 
 // ExperimentObserved is what the resolver saw come out of an experiment.
 type ExperimentObserved struct {
-	Context     Context  `json:"context"`
+	Context     `json:"context"`
 	ExpID       string   `json:"exp_id"`
 	Observed    string   `json:"observed"`
 	EvidenceIDs []string `json:"evidence_ids,omitzero"`
@@ -307,7 +347,7 @@ type ExperimentObserved struct {
 
 // PredictionRecorded is a promise with a criterion that telemetry can settle.
 type PredictionRecorded struct {
-	Context         Context        `json:"context"`
+	Context         `json:"context"`
 	PredID          string         `json:"pred_id"`
 	ClaimID         *string        `json:"claim_id,omitzero"`
 	Action          *string        `json:"action,omitzero"` // what the agent means to do, in words
@@ -318,19 +358,19 @@ type PredictionRecorded struct {
 
 // PredictionWithdrawn has no effect once the window has opened.
 type PredictionWithdrawn struct {
-	Context Context `json:"context"`
+	Context `json:"context"`
 	PredID  string  `json:"pred_id"`
 	Reason  *string `json:"reason,omitzero"`
 }
 
 // PredictionArmed pins the signal registry and names the window.
 type PredictionArmed struct {
-	Context        Context `json:"context"`
-	PredID         string  `json:"pred_id"`
-	RegistrySHA256 string  `json:"registry_sha256"`
-	WindowOpen     string  `json:"window_open"` // RFC 3339, UTC; the window is [open, end)
-	WindowEnd      string  `json:"window_end"`
-	CutSeq         uint64  `json:"cut_seq"`
+	Context        `json:"context"`
+	PredID         string `json:"pred_id"`
+	RegistrySHA256 string `json:"registry_sha256"`
+	WindowOpen     string `json:"window_open"` // RFC 3339, UTC; the window is [open, end)
+	WindowEnd      string `json:"window_end"`
+	CutSeq         uint64 `json:"cut_seq"`
 }
 
 // ResolutionEvidence names what a verdict rests on: sealed segments, or the
@@ -377,7 +417,7 @@ type ResolverIdentity struct {
 // PredictionResolved closes a prediction. Every field derives from the ledger
 // prefix up to CutSeq and the segments that Evidence names.
 type PredictionResolved struct {
-	Context         Context            `json:"context"`
+	Context         `json:"context"`
 	PredID          string             `json:"pred_id"`
 	Verdict         string             `json:"verdict"` // confirmed, refuted, void, unresolved
 	Reason          *string            `json:"reason,omitzero"`
@@ -396,7 +436,7 @@ type PredictionResolved struct {
 // PredictionResolutionAmended replaces an earlier resolution or amendment because
 // telemetry came late or was corrected, or an operator reported.
 type PredictionResolutionAmended struct {
-	Context         Context            `json:"context"`
+	Context         `json:"context"`
 	PredID          string             `json:"pred_id"`
 	Supersedes      string             `json:"supersedes"` // event id of the resolution or amendment
 	Cause           string             `json:"cause"`      // late_telemetry, corrected_telemetry, engine, operator_report
@@ -415,7 +455,7 @@ type PredictionResolutionAmended struct {
 
 // OutcomeRecorded is what happened, from a source other than the agent's word.
 type OutcomeRecorded struct {
-	Context     Context  `json:"context"`
+	Context     `json:"context"`
 	What        string   `json:"what"`
 	Source      string   `json:"source"` // instrument, record, operator_report, sandbox
 	Direct      bool     `json:"direct"` // seen directly, or reported
@@ -431,7 +471,7 @@ type OutcomeRecorded struct {
 
 // FixRechecked says whether a fix held when it was checked again.
 type FixRechecked struct {
-	Context     Context  `json:"context"`
+	Context     `json:"context"`
 	ClaimID     string   `json:"claim_id"`
 	Result      string   `json:"result"` // confirmed, not_confirmed, inconclusive
 	Source      string   `json:"source"` // as in OutcomeRecorded
@@ -442,24 +482,26 @@ type FixRechecked struct {
 
 // GraphWritten is one write to the agent's causal graph (C9, P5).
 type GraphWritten struct {
-	Context       Context  `json:"context"`
-	Op            string   `json:"op"` // add, update, remove
-	Cause         string   `json:"cause"`
-	Effect        string   `json:"effect"`
-	RelationKind  *string  `json:"relation_kind,omitzero"`
-	Polarity      *string  `json:"polarity,omitzero"`
-	Condition     *string  `json:"condition,omitzero"`
-	Status        *string  `json:"status,omitzero"`
-	SourceID      *string  `json:"source_id,omitzero"`
-	ObservedAt    *string  `json:"observed_at,omitzero"`
-	Scope         *string  `json:"scope,omitzero"`
-	ContraryIDs   []string `json:"contrary_ids,omitzero"`
-	SourceClaimID *string  `json:"source_claim_id,omitzero"`
+	Context       `json:"context"`
+	Op            string      `json:"op"` // add, update, remove
+	Cause         string      `json:"cause"`
+	Effect        string      `json:"effect"`
+	RelationKind  *string     `json:"relation_kind,omitzero"`
+	Polarity      *string     `json:"polarity,omitzero"`
+	Condition     *string     `json:"condition,omitzero"`
+	Status        *string     `json:"status,omitzero"`
+	SourceID      *string     `json:"source_id,omitzero"`
+	ObservedAt    *string     `json:"observed_at,omitzero"`
+	Scope         *string     `json:"scope,omitzero"`
+	ContraryIDs   []string    `json:"contrary_ids,omitzero"`
+	SourceClaimID *string     `json:"source_claim_id,omitzero"`
+	EdgeID        *string     `json:"edge_id,omitzero"`
+	Provenance    *Provenance `json:"provenance,omitzero"`
 }
 
 // TelemetrySealed names a sealed segment of one source's samples.
 type TelemetrySealed struct {
-	Context   Context `json:"context"`
+	Context   `json:"context"`
 	Source    string  `json:"source"`
 	Start     string  `json:"start"`     // RFC 3339, event time of the segment's start
 	End       string  `json:"end"`       // event time of its end, exclusive
@@ -476,6 +518,14 @@ type Unknown struct {
 	TypeName string
 	Data     jsontext.Value
 }
+
+// Type is the wire name that the event came with.
+func (u *Unknown) Type() string { return u.TypeName }
+
+// Common is empty: nothing is known of an unknown type's data.
+func (*Unknown) Common() *Context { return &Context{} }
+
+func (*Unknown) sealed() {}
 
 // Time parses an RFC 3339 time of a payload; ok is false when it is absent.
 func Time(s *string) (t time.Time, ok bool) {

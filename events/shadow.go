@@ -24,7 +24,7 @@ type AlternativeProposition struct {
 // HypothesesRecorded is what the agent held possible, with the probability
 // that she gave to each and to everything that is not listed (C8 8.2).
 type HypothesesRecorded struct {
-	Context      Context       `json:"context"`
+	Context      `json:"context"`
 	SetID        string        `json:"set_id"`
 	ClaimID      *string       `json:"claim_id,omitzero"`
 	QuestionID   *string       `json:"question_id,omitzero"` // such as an opportunity's id
@@ -35,7 +35,7 @@ type HypothesesRecorded struct {
 // QuerySelected is a choice among queries with what each was expected to
 // bring. It is an intention; only QueryExecuted is an execution.
 type QuerySelected struct {
-	Context  Context       `json:"context"`
+	Context  `json:"context"`
 	QueryID  string        `json:"query_id"`
 	SetID    *string       `json:"set_id,omitzero"`    // the hypotheses that it is to tell apart
 	CostUnit *string       `json:"cost_unit,omitzero"` // of every expected cost
@@ -60,15 +60,15 @@ type PredictedAnswer struct {
 
 // QueryExecuted counts only with the dispatcher's tool.called that it names.
 type QueryExecuted struct {
-	Context    Context `json:"context"`
-	QueryID    string  `json:"query_id"`
-	ToolCallID string  `json:"tool_call_id"`
-	Cost       *Cost   `json:"cost,omitzero"`
+	Context    `json:"context"`
+	QueryID    string `json:"query_id"`
+	ToolCallID string `json:"tool_call_id"`
+	Cost       *Cost  `json:"cost,omitzero"`
 }
 
 // EvidenceDelivered is a piece of evidence that was put before the agent.
 type EvidenceDelivered struct {
-	Context    Context `json:"context"`
+	Context    `json:"context"`
 	EvidenceID string  `json:"evidence_id"`
 	SourceID   string  `json:"source_id"`
 	Version    *string `json:"version,omitzero"` // of the source
@@ -80,7 +80,7 @@ type EvidenceDelivered struct {
 // DetectorScanned counts the turns of a batch by the detector's verdict. Turns
 // that are neither positive nor negative could not be judged.
 type DetectorScanned struct {
-	Context         Context          `json:"context"`
+	Context         `json:"context"`
 	DetectorVersion string           `json:"detector_version"`
 	Turns           int64            `json:"turns"`
 	Positive        int64            `json:"positive"`
@@ -102,16 +102,16 @@ type ScannedStratum struct {
 // WeekClosed is the first record behind the end of a week that held a record.
 // Nobody knows its leaf before the week is over, so it seeds the audit sample.
 type WeekClosed struct {
-	Context Context `json:"context"`
-	Week    string  `json:"week"`  // ISO 8601, such as 2026-W48
-	Zone    string  `json:"zone"`  // IANA
-	Start   string  `json:"start"` // RFC 3339, UTC; the week is [start, end)
-	End     string  `json:"end"`
+	Context `json:"context"`
+	Week    string `json:"week"`  // ISO 8601, such as 2026-W48
+	Zone    string `json:"zone"`  // IANA
+	Start   string `json:"start"` // RFC 3339, UTC; the week is [start, end)
+	End     string `json:"end"`
 }
 
 // AuditSampled is what is to be labelled of a week.
 type AuditSampled struct {
-	Context   Context        `json:"context"`
+	Context   `json:"context"`
 	Week      string         `json:"week"`
 	Namespace string         `json:"namespace"`
 	Method    string         `json:"method"`     // which rules made strata and order
@@ -139,7 +139,7 @@ type AuditCase struct {
 // CanaryStarted bounds a rollout: what it may do, how often a week, and which
 // criteria end it (C9, bounded canary).
 type CanaryStarted struct {
-	Context    Context           `json:"context"`
+	Context    `json:"context"`
 	CanaryID   string            `json:"canary_id"`
 	Policy     string            `json:"policy"` // what is rolled out, with its version
 	Actions    []CanaryAction    `json:"actions"`
@@ -168,15 +168,15 @@ type CanaryCriterion struct {
 
 // CanaryEnded ends a canary by the operator's word.
 type CanaryEnded struct {
-	Context  Context `json:"context"`
-	CanaryID string  `json:"canary_id"`
-	Reason   string  `json:"reason"`
+	Context  `json:"context"`
+	CanaryID string `json:"canary_id"`
+	Reason   string `json:"reason"`
 }
 
 // RollbackTriggered says that a canary is to be rolled back, and why. Every
 // field of a resolver's derives from the ledger up to CutSeq.
 type RollbackTriggered struct {
-	Context      Context           `json:"context"`
+	Context      `json:"context"`
 	CanaryID     string            `json:"canary_id"`
 	Rule         string            `json:"rule"`
 	Reason       string            `json:"reason"`

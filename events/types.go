@@ -39,6 +39,50 @@ const (
 	TypeCanaryStarted               = "canary.started"
 	TypeCanaryEnded                 = "canary.ended"
 	TypeRollbackTriggered           = "rollback.triggered"
+	TypeOpportunityLabelled         = "opportunity.labelled"
+	TypeToolsOffered                = "tools.offered"
+	TypeAbductionStarted            = "abduction.started"
+	TypeAbductionCompleted          = "abduction.completed"
+	TypeAbductionFailed             = "abduction.failed"
+	TypeBeliefCreated               = "belief.created"
+	TypeBeliefChallenged            = "belief.challenged"
+	TypeBeliefRevised               = "belief.revised"
+	TypeBeliefSuperseded            = "belief.superseded"
+	TypeLineageChanged              = "lineage.changed"
+	TypeBeliefRead                  = "belief.read"
+	TypeBeliefTransformed           = "belief.transformed"
+	TypeContradictionDetected       = "contradiction.detected"
+	TypeContradictionOwned          = "contradiction.owned"
+	TypeContradictionInvestigated   = "contradiction.investigated"
+	TypeContradictionResolved       = "contradiction.resolved"
+	TypeContradictionScoped         = "contradiction.scoped"
+	TypeContradictionUnresolved     = "contradiction.unresolved"
+	TypeFindingWritten              = "finding.written"
+	TypeFindingDelivered            = "finding.delivered"
+	TypeFindingWithheld             = "finding.withheld"
+	TypeFindingRated                = "finding.rated"
+	TypeEpisodeRecorded             = "episode.recorded"
+	TypeUsageRecorded               = "usage.recorded"
+	TypePriceRecorded               = "price.recorded"
+	TypeRunStarted                  = "run.started"
+	TypeRunFinished                 = "run.finished"
+	TypeIsolationCounted            = "isolation.counted"
+	TypeControlRecorded             = "control.recorded"
+	TypeProbeRecorded               = "probe.recorded"
+	TypeCaseCommitted               = "case.committed"
+	TypeCaseRevealed                = "case.revealed"
+	TypeResponseRecorded            = "response.recorded"
+	TypeScoreRecorded               = "score.recorded"
+	TypePreregistrationCommitted    = "preregistration.committed"
+	TypeCohortOpened                = "cohort.opened"
+	TypeCohortExposed               = "cohort.exposed"
+	TypeCohortRetired               = "cohort.retired"
+	TypeLeakageScanned              = "leakage.scanned"
+	TypeDecisionRecorded            = "decision.recorded"
+	TypeFlagChanged                 = "flag.changed"
+	TypeApprovalRequested           = "approval.requested"
+	TypeApprovalGranted             = "approval.granted"
+	TypeAuditLabelled               = "audit.labelled"
 )
 
 // registry says how the data of each type and version that was ever written
@@ -82,271 +126,132 @@ var registry = map[typeVersion]constructor{
 	{TypeCanaryStarted, 1}:               decodeAs[CanaryStarted],
 	{TypeCanaryEnded, 1}:                 decodeAs[CanaryEnded],
 	{TypeRollbackTriggered, 1}:           decodeAs[RollbackTriggered],
+	{TypeOpportunityLabelled, 1}:         decodeAs[OpportunityLabelled],
+	{TypeToolsOffered, 1}:                decodeAs[ToolsOffered],
+	{TypeAbductionStarted, 1}:            decodeAs[AbductionStarted],
+	{TypeAbductionCompleted, 1}:          decodeAs[AbductionCompleted],
+	{TypeAbductionFailed, 1}:             decodeAs[AbductionFailed],
+	{TypeBeliefCreated, 1}:               decodeAs[BeliefCreated],
+	{TypeBeliefChallenged, 1}:            decodeAs[BeliefChallenged],
+	{TypeBeliefRevised, 1}:               decodeAs[BeliefRevised],
+	{TypeBeliefSuperseded, 1}:            decodeAs[BeliefSuperseded],
+	{TypeLineageChanged, 1}:              decodeAs[LineageChanged],
+	{TypeBeliefRead, 1}:                  decodeAs[BeliefRead],
+	{TypeBeliefTransformed, 1}:           decodeAs[BeliefTransformed],
+	{TypeContradictionDetected, 1}:       decodeAs[ContradictionDetected],
+	{TypeContradictionOwned, 1}:          decodeAs[ContradictionOwned],
+	{TypeContradictionInvestigated, 1}:   decodeAs[ContradictionInvestigated],
+	{TypeContradictionResolved, 1}:       decodeAs[ContradictionResolved],
+	{TypeContradictionScoped, 1}:         decodeAs[ContradictionScoped],
+	{TypeContradictionUnresolved, 1}:     decodeAs[ContradictionUnresolved],
+	{TypeFindingWritten, 1}:              decodeAs[FindingWritten],
+	{TypeFindingDelivered, 1}:            decodeAs[FindingDelivered],
+	{TypeFindingWithheld, 1}:             decodeAs[FindingWithheld],
+	{TypeFindingRated, 1}:                decodeAs[FindingRated],
+	{TypeEpisodeRecorded, 1}:             decodeAs[EpisodeRecorded],
+	{TypeUsageRecorded, 1}:               decodeAs[UsageRecorded],
+	{TypePriceRecorded, 1}:               decodeAs[PriceRecorded],
+	{TypeRunStarted, 1}:                  decodeAs[RunStarted],
+	{TypeRunFinished, 1}:                 decodeAs[RunFinished],
+	{TypeIsolationCounted, 1}:            decodeAs[IsolationCounted],
+	{TypeControlRecorded, 1}:             decodeAs[ControlRecorded],
+	{TypeProbeRecorded, 1}:               decodeAs[ProbeRecorded],
+	{TypeCaseCommitted, 1}:               decodeAs[CaseCommitted],
+	{TypeCaseRevealed, 1}:                decodeAs[CaseRevealed],
+	{TypeResponseRecorded, 1}:            decodeAs[ResponseRecorded],
+	{TypeScoreRecorded, 1}:               decodeAs[ScoreRecorded],
+	{TypePreregistrationCommitted, 1}:    decodeAs[PreregistrationCommitted],
+	{TypeCohortOpened, 1}:                decodeAs[CohortOpened],
+	{TypeCohortExposed, 1}:               decodeAs[CohortExposed],
+	{TypeCohortRetired, 1}:               decodeAs[CohortRetired],
+	{TypeLeakageScanned, 1}:              decodeAs[LeakageScanned],
+	{TypeDecisionRecorded, 1}:            decodeAs[DecisionRecorded],
+	{TypeFlagChanged, 1}:                 decodeAs[FlagChanged],
+	{TypeApprovalRequested, 1}:           decodeAs[ApprovalRequested],
+	{TypeApprovalGranted, 1}:             decodeAs[ApprovalGranted],
+	{TypeAuditLabelled, 1}:               decodeAs[AuditLabelled],
 }
 
-// Type is "ledger.opened".
-func (*LedgerOpened) Type() string { return TypeLedgerOpened }
+// The wire name of each payload, under Payload.Type.
 
-// Type is "ledger.foreign_acknowledged".
-func (*ForeignAcknowledged) Type() string { return TypeForeignAcknowledged }
-
-// Type is "ledger.key_rotated".
-func (*LedgerKeyRotated) Type() string { return TypeLedgerKeyRotated }
-
-// Type is "ledger.restored".
-func (*LedgerRestored) Type() string { return TypeLedgerRestored }
-
-// Type is "blob.erased".
-func (*BlobErased) Type() string { return TypeBlobErased }
-
-// Type is "logger.started".
-func (*LoggerStarted) Type() string { return TypeLoggerStarted }
-
-// Type is "intake.rejected".
-func (*IntakeRejected) Type() string { return TypeIntakeRejected }
-
-// Type is "clock.ticked".
-func (*ClockTicked) Type() string { return TypeClockTicked }
-
-// Type is "clock.stepped".
-func (*ClockStepped) Type() string { return TypeClockStepped }
-
-// Type is "clock.confirmed".
-func (*ClockConfirmed) Type() string { return TypeClockConfirmed }
-
-// Type is "opportunity.detected".
-func (*OpportunityDetected) Type() string { return TypeOpportunityDetected }
-
-// Type is "gate.chosen".
-func (*GateChosen) Type() string { return TypeGateChosen }
-
-// Type is "claim.recorded".
-func (*ClaimRecorded) Type() string { return TypeClaimRecorded }
-
-// Type is "claim.revised".
-func (*ClaimRevised) Type() string { return TypeClaimRevised }
-
-// Type is "tool.called".
-func (*ToolCalled) Type() string { return TypeToolCalled }
-
-// Type is "experiment.proposed".
-func (*ExperimentProposed) Type() string { return TypeExperimentProposed }
-
-// Type is "experiment.executed".
-func (*ExperimentExecuted) Type() string { return TypeExperimentExecuted }
-
-// Type is "experiment.observed".
-func (*ExperimentObserved) Type() string { return TypeExperimentObserved }
-
-// Type is "prediction.recorded".
-func (*PredictionRecorded) Type() string { return TypePredictionRecorded }
-
-// Type is "prediction.withdrawn".
-func (*PredictionWithdrawn) Type() string { return TypePredictionWithdrawn }
-
-// Type is "prediction.armed".
-func (*PredictionArmed) Type() string { return TypePredictionArmed }
-
-// Type is "prediction.resolved".
-func (*PredictionResolved) Type() string { return TypePredictionResolved }
-
-// Type is "prediction.resolution_amended".
+func (*LedgerOpened) Type() string                { return TypeLedgerOpened }
+func (*ForeignAcknowledged) Type() string         { return TypeForeignAcknowledged }
+func (*LedgerKeyRotated) Type() string            { return TypeLedgerKeyRotated }
+func (*LedgerRestored) Type() string              { return TypeLedgerRestored }
+func (*BlobErased) Type() string                  { return TypeBlobErased }
+func (*LoggerStarted) Type() string               { return TypeLoggerStarted }
+func (*IntakeRejected) Type() string              { return TypeIntakeRejected }
+func (*ClockTicked) Type() string                 { return TypeClockTicked }
+func (*ClockStepped) Type() string                { return TypeClockStepped }
+func (*ClockConfirmed) Type() string              { return TypeClockConfirmed }
+func (*OpportunityDetected) Type() string         { return TypeOpportunityDetected }
+func (*GateChosen) Type() string                  { return TypeGateChosen }
+func (*ClaimRecorded) Type() string               { return TypeClaimRecorded }
+func (*ClaimRevised) Type() string                { return TypeClaimRevised }
+func (*ToolCalled) Type() string                  { return TypeToolCalled }
+func (*ExperimentProposed) Type() string          { return TypeExperimentProposed }
+func (*ExperimentExecuted) Type() string          { return TypeExperimentExecuted }
+func (*ExperimentObserved) Type() string          { return TypeExperimentObserved }
+func (*PredictionRecorded) Type() string          { return TypePredictionRecorded }
+func (*PredictionWithdrawn) Type() string         { return TypePredictionWithdrawn }
+func (*PredictionArmed) Type() string             { return TypePredictionArmed }
+func (*PredictionResolved) Type() string          { return TypePredictionResolved }
 func (*PredictionResolutionAmended) Type() string { return TypePredictionResolutionAmended }
-
-// Type is "outcome.recorded".
-func (*OutcomeRecorded) Type() string { return TypeOutcomeRecorded }
-
-// Type is "fix.rechecked".
-func (*FixRechecked) Type() string { return TypeFixRechecked }
-
-// Type is "graph.written".
-func (*GraphWritten) Type() string { return TypeGraphWritten }
-
-// Type is "telemetry.sealed".
-func (*TelemetrySealed) Type() string { return TypeTelemetrySealed }
-
-// Type is "hypotheses.recorded".
-func (*HypothesesRecorded) Type() string { return TypeHypothesesRecorded }
-
-// Type is "query.selected".
-func (*QuerySelected) Type() string { return TypeQuerySelected }
-
-// Type is "query.executed".
-func (*QueryExecuted) Type() string { return TypeQueryExecuted }
-
-// Type is "evidence.delivered".
-func (*EvidenceDelivered) Type() string { return TypeEvidenceDelivered }
-
-// Type is "detector.scanned".
-func (*DetectorScanned) Type() string { return TypeDetectorScanned }
-
-// Type is "week.closed".
-func (*WeekClosed) Type() string { return TypeWeekClosed }
-
-// Type is "audit.sampled".
-func (*AuditSampled) Type() string { return TypeAuditSampled }
-
-// Type is "canary.started".
-func (*CanaryStarted) Type() string { return TypeCanaryStarted }
-
-// Type is "canary.ended".
-func (*CanaryEnded) Type() string { return TypeCanaryEnded }
-
-// Type is "rollback.triggered".
-func (*RollbackTriggered) Type() string { return TypeRollbackTriggered }
-
-// Type is the wire name that the event came with.
-func (u *Unknown) Type() string { return u.TypeName }
-
-// Common is the context block.
-func (p *LedgerOpened) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ForeignAcknowledged) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *LedgerKeyRotated) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *LedgerRestored) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *BlobErased) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *LoggerStarted) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *IntakeRejected) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClockTicked) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClockStepped) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClockConfirmed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *OpportunityDetected) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *GateChosen) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClaimRecorded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ClaimRevised) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ToolCalled) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ExperimentProposed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ExperimentExecuted) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *ExperimentObserved) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionRecorded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionWithdrawn) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionArmed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionResolved) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *PredictionResolutionAmended) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *OutcomeRecorded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *FixRechecked) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *GraphWritten) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *TelemetrySealed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *HypothesesRecorded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *QuerySelected) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *QueryExecuted) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *EvidenceDelivered) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *DetectorScanned) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *WeekClosed) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *AuditSampled) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *CanaryStarted) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *CanaryEnded) Common() *Context { return &p.Context }
-
-// Common is the context block.
-func (p *RollbackTriggered) Common() *Context { return &p.Context }
-
-// Common is empty: nothing is known of an unknown type's data.
-func (*Unknown) Common() *Context { return &Context{} }
-
-func (*LedgerOpened) sealed()                {}
-func (*ForeignAcknowledged) sealed()         {}
-func (*LedgerKeyRotated) sealed()            {}
-func (*LedgerRestored) sealed()              {}
-func (*BlobErased) sealed()                  {}
-func (*LoggerStarted) sealed()               {}
-func (*IntakeRejected) sealed()              {}
-func (*ClockTicked) sealed()                 {}
-func (*ClockStepped) sealed()                {}
-func (*ClockConfirmed) sealed()              {}
-func (*OpportunityDetected) sealed()         {}
-func (*GateChosen) sealed()                  {}
-func (*ClaimRecorded) sealed()               {}
-func (*ClaimRevised) sealed()                {}
-func (*ToolCalled) sealed()                  {}
-func (*ExperimentProposed) sealed()          {}
-func (*ExperimentExecuted) sealed()          {}
-func (*ExperimentObserved) sealed()          {}
-func (*PredictionRecorded) sealed()          {}
-func (*PredictionWithdrawn) sealed()         {}
-func (*PredictionArmed) sealed()             {}
-func (*PredictionResolved) sealed()          {}
-func (*PredictionResolutionAmended) sealed() {}
-func (*OutcomeRecorded) sealed()             {}
-func (*FixRechecked) sealed()                {}
-func (*GraphWritten) sealed()                {}
-func (*TelemetrySealed) sealed()             {}
-func (*HypothesesRecorded) sealed()          {}
-func (*QuerySelected) sealed()               {}
-func (*QueryExecuted) sealed()               {}
-func (*EvidenceDelivered) sealed()           {}
-func (*DetectorScanned) sealed()             {}
-func (*WeekClosed) sealed()                  {}
-func (*AuditSampled) sealed()                {}
-func (*CanaryStarted) sealed()               {}
-func (*CanaryEnded) sealed()                 {}
-func (*RollbackTriggered) sealed()           {}
-func (*Unknown) sealed()                     {}
+func (*OutcomeRecorded) Type() string             { return TypeOutcomeRecorded }
+func (*FixRechecked) Type() string                { return TypeFixRechecked }
+func (*GraphWritten) Type() string                { return TypeGraphWritten }
+func (*TelemetrySealed) Type() string             { return TypeTelemetrySealed }
+func (*HypothesesRecorded) Type() string          { return TypeHypothesesRecorded }
+func (*QuerySelected) Type() string               { return TypeQuerySelected }
+func (*QueryExecuted) Type() string               { return TypeQueryExecuted }
+func (*EvidenceDelivered) Type() string           { return TypeEvidenceDelivered }
+func (*DetectorScanned) Type() string             { return TypeDetectorScanned }
+func (*WeekClosed) Type() string                  { return TypeWeekClosed }
+func (*AuditSampled) Type() string                { return TypeAuditSampled }
+func (*CanaryStarted) Type() string               { return TypeCanaryStarted }
+func (*CanaryEnded) Type() string                 { return TypeCanaryEnded }
+func (*RollbackTriggered) Type() string           { return TypeRollbackTriggered }
+func (*OpportunityLabelled) Type() string         { return TypeOpportunityLabelled }
+func (*ToolsOffered) Type() string                { return TypeToolsOffered }
+func (*AbductionStarted) Type() string            { return TypeAbductionStarted }
+func (*AbductionCompleted) Type() string          { return TypeAbductionCompleted }
+func (*AbductionFailed) Type() string             { return TypeAbductionFailed }
+func (*BeliefCreated) Type() string               { return TypeBeliefCreated }
+func (*BeliefChallenged) Type() string            { return TypeBeliefChallenged }
+func (*BeliefRevised) Type() string               { return TypeBeliefRevised }
+func (*BeliefSuperseded) Type() string            { return TypeBeliefSuperseded }
+func (*LineageChanged) Type() string              { return TypeLineageChanged }
+func (*BeliefRead) Type() string                  { return TypeBeliefRead }
+func (*BeliefTransformed) Type() string           { return TypeBeliefTransformed }
+func (*ContradictionDetected) Type() string       { return TypeContradictionDetected }
+func (*ContradictionOwned) Type() string          { return TypeContradictionOwned }
+func (*ContradictionInvestigated) Type() string   { return TypeContradictionInvestigated }
+func (*ContradictionResolved) Type() string       { return TypeContradictionResolved }
+func (*ContradictionScoped) Type() string         { return TypeContradictionScoped }
+func (*ContradictionUnresolved) Type() string     { return TypeContradictionUnresolved }
+func (*FindingWritten) Type() string              { return TypeFindingWritten }
+func (*FindingDelivered) Type() string            { return TypeFindingDelivered }
+func (*FindingWithheld) Type() string             { return TypeFindingWithheld }
+func (*FindingRated) Type() string                { return TypeFindingRated }
+func (*EpisodeRecorded) Type() string             { return TypeEpisodeRecorded }
+func (*UsageRecorded) Type() string               { return TypeUsageRecorded }
+func (*PriceRecorded) Type() string               { return TypePriceRecorded }
+func (*RunStarted) Type() string                  { return TypeRunStarted }
+func (*RunFinished) Type() string                 { return TypeRunFinished }
+func (*IsolationCounted) Type() string            { return TypeIsolationCounted }
+func (*ControlRecorded) Type() string             { return TypeControlRecorded }
+func (*ProbeRecorded) Type() string               { return TypeProbeRecorded }
+func (*CaseCommitted) Type() string               { return TypeCaseCommitted }
+func (*CaseRevealed) Type() string                { return TypeCaseRevealed }
+func (*ResponseRecorded) Type() string            { return TypeResponseRecorded }
+func (*ScoreRecorded) Type() string               { return TypeScoreRecorded }
+func (*PreregistrationCommitted) Type() string    { return TypePreregistrationCommitted }
+func (*CohortOpened) Type() string                { return TypeCohortOpened }
+func (*CohortExposed) Type() string               { return TypeCohortExposed }
+func (*CohortRetired) Type() string               { return TypeCohortRetired }
+func (*LeakageScanned) Type() string              { return TypeLeakageScanned }
+func (*DecisionRecorded) Type() string            { return TypeDecisionRecorded }
+func (*FlagChanged) Type() string                 { return TypeFlagChanged }
+func (*ApprovalRequested) Type() string           { return TypeApprovalRequested }
+func (*ApprovalGranted) Type() string             { return TypeApprovalGranted }
+func (*AuditLabelled) Type() string               { return TypeAuditLabelled }

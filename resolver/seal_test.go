@@ -3,6 +3,7 @@ package resolver
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -36,6 +37,43 @@ func mustSealed(t *testing.T, b *book) []*events.TelemetrySealed {
 		}
 	}
 	return out
+}
+
+// Sources take turns: each ends its segments at its own places in time, whenever
+// it began and also after all of them stood still together.
+func TestSourcesTakeTurns(t *testing.T) {
+	const sources, every = 5, 10
+	ends := make(map[float64]int) // place in the period, and whose
+	for i := range sources {
+		c := newCutter(SealerConfig{
+			TelemetrySource: "s", Registry: testRegistry(t), Every: every * time.Second, Phase: time.Duration(i) * 2 * time.Second, MaxSamples: 1000,
+		}, cursor{})
+		cuts := 0
+		for n, sec := 0, 3.0; n < 100; n, sec = n+1, sec+1 {
+			if n == 50 {
+				sec += 33 // nobody sees anything
+			}
+			cut, ok := c.add(uint64(n+1), telemetry.Arrival{Arrived: at(sec), Samples: []criterion.Sample{sample("beat", sec, 1)}})
+			if !ok {
+				continue
+			}
+			cuts++
+			if n == 50 {
+				continue // the first after the pause, for everybody
+			}
+			place := math.Mod(float64(cut.watermark.Unix()), every)
+			if other, taken := ends[place]; taken && other != i {
+				t.Errorf("sources %d and %d both end %v s behind a multiple of %d s", other, i, place, every)
+			}
+			ends[place] = i
+		}
+		if cuts < 10 || cuts > 12 {
+			t.Errorf("%d segments in 100 s and a pause", cuts)
+		}
+	}
+	if len(ends) != sources {
+		t.Errorf("ends %v", ends)
+	}
 }
 
 func TestCutter(t *testing.T) {

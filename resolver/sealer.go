@@ -54,8 +54,13 @@ type SealerConfig struct {
 	Publisher Publisher
 	// Source is the CloudEvents source of the events.
 	Source string
-	// Every is how far the watermark moves from segment to segment; 0 is 1 s.
+	// Every is the time between two segments' ends: where the watermark passes a
+	// multiple of it; 0 is 1 s.
 	Every time.Duration
+	// Phase, less than Every, is how long after the multiples this source's ends
+	// lie, so that not all sources are sealed, and all that waits for them is
+	// resolved, at once.
+	Phase time.Duration
 	// MaxSamples cuts earlier; 0 is 10,000. A segment holds whole batches.
 	MaxSamples int
 	// Retry is the pause after a failure; 0 is 500 ms.
@@ -129,10 +134,15 @@ func (c *cutter) add(seq uint64, a telemetry.Arrival) (segmentCut, bool) {
 	if c.from.end.IsZero() {
 		since = c.lo
 	}
-	if len(c.pending) < c.cfg.MaxSamples && c.mark.Sub(since) < c.cfg.Every {
+	if len(c.pending) < c.cfg.MaxSamples && c.mark.Before(c.cfg.nextEnd(since)) {
 		return segmentCut{}, false
 	}
 	return c.cut(seq, a.Arrived), true
+}
+
+// nextEnd is the first of the source's places in time after since.
+func (cfg *SealerConfig) nextEnd(since time.Time) time.Time {
+	return since.Add(-cfg.Phase).Truncate(cfg.Every).Add(cfg.Every + cfg.Phase)
 }
 
 func (c *cutter) cut(seq uint64, at time.Time) segmentCut {

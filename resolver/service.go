@@ -2,10 +2,8 @@ package resolver
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -106,8 +104,7 @@ type Service struct {
 
 	bodies [][]byte // that look read, from the first record that is not applied yet; nil when they were too many
 
-	pending      []Emission // of applied records, not published yet
-	pendingBytes int
+	out outbox // of applied records
 
 	begun     bool       // the saved state was looked for
 	unproven  bool       // it was taken, and no checkpoint was reached since
@@ -179,10 +176,12 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 	s := &Service{cfg: cfg, sealers: make(map[string]*Sealer), saveEvery: saveEvery}
 	s.reset()
 	if cfg.Buffer != nil {
-		for _, source := range cfg.Registry.Sources() {
+		sources := cfg.Registry.Sources()
+		for i, source := range sources {
 			s.sealers[source] = NewSealer(SealerConfig{
 				TelemetrySource: source, Registry: cfg.Registry, Buffer: cfg.Buffer, Blobs: cfg.Blobs, Publisher: cfg.Publisher,
-				Source: cfg.Source, Every: cfg.SealEvery, MaxSamples: cfg.SealMaxSamples, Log: cfg.Log,
+				Source: cfg.Source, Every: cfg.SealEvery, Phase: cfg.SealEvery * time.Duration(i) / time.Duration(len(sources)),
+				MaxSamples: cfg.SealMaxSamples, Log: cfg.Log,
 			})
 		}
 	}
@@ -199,7 +198,7 @@ func (s *Service) reset() {
 	}
 	s.tree, s.tip, s.folded, s.head = ledger.Tree{}, ledger.Hash{}, ledger.Tree{}, ledger.Hash{}
 	s.unproven, s.whole, s.saved, s.tried = false, false, 0, 0
-	s.bodies, s.pending, s.pendingBytes = nil, nil, 0
+	s.bodies, s.out = nil, outbox{}
 	s.applied.Store(0)
 	s.skipped.Store(0)
 	s.unsaid.Store(0)
@@ -332,7 +331,7 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 	switch {
 	case cp.Size < s.tree.Size():
 		return permanent{fmt.Errorf("%w: to %d, read up to %d", ErrRolledBack, to, s.tree.Size())}
-	case to == s.Applied() && len(s.pending) == 0:
+	case to == s.Applied() && s.out.empty():
 		if !s.whole { // a saved state may stand here already
 			s.whole = true
 			s.note()
@@ -449,14 +448,14 @@ func (s *Service) apply(ctx context.Context, seq ledger.Seq, body []byte) error 
 	s.head = ledger.Leaf(body)
 	s.folded.Append(s.head)
 	s.applied.Store(uint64(seq))
-	due := s.Applied()-s.tried >= s.saveEvery
-	if due || len(s.pending) >= maxPending || s.pendingBytes >= maxPendingBytes {
+	if s.Applied()-s.tried >= s.saveEvery {
 		if err := s.flush(ctx); err != nil {
 			return err
 		}
-	}
-	if due {
 		s.save()
+	}
+	if s.out.full() {
+		return s.dispatch(ctx)
 	}
 	return nil
 }
@@ -499,100 +498,4 @@ func (s *Service) tellSealer(rec ledger.Record) {
 	if d, ok := ev.Data.(*events.TelemetrySealed); ok && s.sealers[d.Source] != nil {
 		s.sealers[d.Source].Observe(d)
 	}
-}
-
-// What is called for is published once it is so many events or bytes: a record
-// seldom calls for more than one.
-const (
-	maxPending      = 500
-	maxPendingBytes = 1 << 20
-)
-
-// publish puts an emission among those that are sent together, unless the ledger
-// has it.
-func (s *Service) publish(e Emission) {
-	if old, ok := s.news.stored[uuidOf(e.ID)]; ok {
-		if old != sha256.Sum256(e.Event) {
-			s.differs(e)
-		}
-		return
-	}
-	s.pending = append(s.pending, e)
-	s.pendingBytes += len(e.Event)
-}
-
-// flush publishes what is pending, in the order in which it was called for, until
-// the ledger has all of it.
-func (s *Service) flush(ctx context.Context) error {
-	for len(s.pending) > 0 {
-		n, size := 0, 0
-		for n < len(s.pending) && n < maxPending && (n == 0 || size+len(s.pending[n].Event) <= maxPendingBytes) {
-			size += len(s.pending[n].Event)
-			n++
-		}
-		left, err := s.send(ctx, s.pending[:n])
-		if _, final := errors.AsType[permanent](err); final {
-			return err
-		}
-		if s.pending = s.pending[n:]; len(left) > 0 {
-			s.pending = slices.Concat(left, s.pending)
-		}
-		if err == nil {
-			continue
-		}
-		if ctx.Err() != nil {
-			return permanent{ctx.Err()}
-		}
-		s.cfg.Log.Warn().Err(err).Int("events", len(left)).Msg("publish: trying again")
-		if err := telemetry.Wait(ctx, s.cfg.Poll); err != nil {
-			return permanent{err}
-		}
-	}
-	s.pending, s.pendingBytes = nil, 0
-	return nil
-}
-
-// send publishes emissions as one message and returns those that are to be sent
-// again, with the reason.
-func (s *Service) send(ctx context.Context, list []Emission) (left []Emission, again error) {
-	batch := make([][]byte, len(list))
-	for i, e := range list {
-		batch[i] = e.Event
-		if e.Manifest == nil {
-			continue
-		}
-		err := retry(ctx, s.cfg.Poll, s.cfg.Log, "store manifest", func() error {
-			_, err := s.cfg.Blobs.Put(e.Manifest)
-			return err
-		})
-		if err != nil {
-			return nil, permanent{err}
-		}
-	}
-	for i, err := range s.cfg.Publisher.Publish(ctx, batch...) {
-		switch e := list[i]; {
-		case err == nil:
-		case errors.Is(err, ErrConflict):
-			s.differs(e)
-		case errors.Is(err, ErrRefused) && e.beside:
-			s.leaveUnsaid(e.Cut, fmt.Errorf("publish %s %s: %w", e.Type, e.ID, err))
-		case errors.Is(err, ErrRefused):
-			return nil, permanent{fmt.Errorf("publish %s %s: %w", e.Type, e.ID, err)}
-		default:
-			left, again = append(left, e), err
-		}
-	}
-	return left, again
-}
-
-// leaveUnsaid goes on without what the companion called for at a record.
-func (s *Service) leaveUnsaid(cut ledger.Seq, err error) {
-	s.unsaid.Add(1)
-	s.cfg.Log.Error().Err(err).Uint64("seq", uint64(cut)).Msg("what this record calls for is not written")
-}
-
-func (s *Service) differs(e Emission) {
-	s.differed.Add(1)
-	s.cfg.Log.Warn().Str("type", e.Type).Str("pred_id", e.PredID).Str("id", e.ID).
-		Msg("the ledger has another version of this event, which stands")
 }

@@ -221,7 +221,7 @@ func TestServiceRun(t *testing.T) {
 	m.book.predict(0, "broken", strings.Replace(low, `"value":60`, `"value":1`, 1))
 	m.sign()
 	s, err := NewService(ServiceConfig{
-		Ledger: m, Publisher: m, Blobs: mustBlobs(t), Registry: testRegistry(t), Buffer: memoryBuffer{m}, SealEvery: 10 * time.Second,
+		Ledger: m, Publisher: m, Blobs: mustBlobs(t), Registry: testRegistry(t), Buffer: memoryBuffer{m}, SealEvery: 6 * time.Second,
 		Poll: time.Millisecond, Log: zerolog.Nop(), Resolver: events.ResolverIdentity{ID: "resolver/main", Kind: "telemetry", Key: "UKEY"},
 	})
 	if err != nil {
@@ -278,7 +278,7 @@ func TestServiceRun(t *testing.T) {
 // fails meanwhile; its records are read once.
 func TestServicePublishesTogether(t *testing.T) {
 	m := newMemory(t)
-	const n = 2*maxPending + 10
+	const n = 2*maxMessage + 10
 	for i := range n {
 		m.book.predict(0, fmt.Sprint("p", i), low)
 	}

@@ -75,7 +75,7 @@ func (s *Service) rules() string {
 // else; the next one is tried when it is due, as after one that was written.
 func (s *Service) save() {
 	s.tried = s.Applied()
-	if s.cfg.State == "" || s.broken || len(s.pending) > 0 || s.Applied() == s.saved {
+	if s.cfg.State == "" || s.broken || !s.out.empty() || s.Applied() == s.saved {
 		return
 	}
 	raw, err := s.encodeState()

@@ -53,8 +53,8 @@ func mustExample(tb testing.TB, typ string) []byte {
 }
 
 func TestGoldenAccepted(t *testing.T) {
-	if n := len(Types()); n != 37 {
-		t.Errorf("%d types, want 37", n)
+	if n := len(Types()); n != 81 {
+		t.Errorf("%d types, want 81", n)
 	}
 	for _, typ := range Types() {
 		raw := mustExample(t, typ)

@@ -345,7 +345,7 @@ func allPatterns(t *testing.T) []*pattern {
 	t.Helper()
 	list := []*pattern{&pattern0, &pattern1, &pattern2, &pattern3, &pattern4, &pattern5, &pattern6, &pattern7,
 		&pattern8, &pattern9, &pattern10, &pattern11, &pattern12, &pattern13, &pattern14, &pattern15, &pattern16,
-		&pattern17, &pattern18}
+		&pattern17, &pattern18, &pattern19}
 	have := map[string]bool{}
 	for _, p := range list {
 		have[p.source] = true

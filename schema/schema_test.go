@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,37 @@ func TestWriters(t *testing.T) {
 		{RoleHarness, "opportunity.detected", "production", false},
 		{RoleHarness, "claim.recorded", "bench/run-1", false},
 		{RoleHarness, "prediction.resolved", "bench/run-1", false},
+		{RoleAgent, "belief.created", "production", true},
+		{RoleAgent, "belief.read", "production", false},
+		{RoleAgent, "tools.offered", "production", false},
+		{RoleAgent, "opportunity.labelled", "production", false},
+		{RoleAgent, "audit.labelled", "production", false},
+		{RoleAgent, "score.recorded", "bench/run-1", false},
+		{RoleAgent, "finding.rated", "production", true},
+		{RoleAgent, "finding.withheld", "production", false},
+		{RoleAgent, "approval.requested", "production", true},
+		{RoleAgent, "approval.granted", "production", false},
+		{RoleDispatcher, "belief.revised", "production", true},
+		{RoleDispatcher, "usage.recorded", "canary", true},
+		{RoleDispatcher, "abduction.started", "production", false},
+		{RoleDispatcher, "contradiction.resolved", "production", false},
+		{RoleDispatcher, "run.started", "sandbox", false},
+		{RoleOperator, "contradiction.resolved", "production", true},
+		{RoleOperator, "price.recorded", "production", true},
+		{RoleOperator, "case.revealed", "production", false},
+		{RoleOperator, "run.started", "production", false},
+		{RoleHarness, "belief.read", "bench/run-1", true},
+		{RoleHarness, "belief.read", "canary", false},
+		{RoleHarness, "finding.delivered", "sandbox", true},
+		{RoleHarness, "run.started", "bench/run-1", true},
+		{RoleHarness, "run.started", "canary", true},
+		{RoleHarness, "run.started", "production", false},
+		{RoleHarness, "cohort.retired", "shadow", false},
+		{RoleHarness, "episode.recorded", "canary", true},
+		{RoleHarness, "contradiction.resolved", "bench/run-1", false},
+		{RoleHarness, "abduction.started", "bench/run-1", false},
+		{RoleHarness, "preregistration.committed", "bench/run-1", false},
+		{RoleHarness, "opportunity.labelled", "bench/run-1", false},
 		{RoleAgent, "claim.invented", "production", false},
 		{"root", "claim.recorded", "production", false},
 	} {
@@ -105,6 +137,37 @@ func TestEverySchemaFileIsListed(t *testing.T) {
 	}
 	if !slices.IsSorted(Types()) {
 		t.Error("types are not in order")
+	}
+}
+
+// TestCatalogue: docs/events.md names every type once, with its writers.
+func TestCatalogue(t *testing.T) {
+	page, err := os.ReadFile("../docs/events.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+\\.[a-z_]+)` \\| ([a-z, ]+) \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
+		if rows[m[1]] != "" {
+			t.Errorf("%s has two rows", m[1])
+		}
+		rows[m[1]] = m[2]
+	}
+	for _, typ := range Types() {
+		var writers []string
+		for _, w := range Writers(typ) {
+			writers = append(writers, string(w))
+		}
+		if want := strings.Join(writers, ", "); rows[typ] != want {
+			t.Errorf("%s: writers %q on the page, want %q", typ, rows[typ], want)
+		}
+		if version, _ := Version(typ); version != 1 {
+			t.Errorf("%s is at version %d, and the page says that all are at 1", typ, version)
+		}
+		delete(rows, typ)
+	}
+	for typ := range rows {
+		t.Errorf("the page has a row of %s, which is no type", typ)
 	}
 }
 

@@ -3,217 +3,431 @@
 package schema
 
 var types = [...]typeInfo{
+	{name: "abduction.completed", version: 1, urn: "urn:assay:abduction.completed:1", writers: []Role{RoleAgent}, check: (*scan).abductionCompleted},
+	{name: "abduction.failed", version: 1, urn: "urn:assay:abduction.failed:1", writers: []Role{RoleAgent}, check: (*scan).abductionFailed},
+	{name: "abduction.started", version: 1, urn: "urn:assay:abduction.started:1", writers: []Role{RoleAgent}, check: (*scan).abductionStarted},
+	{name: "approval.granted", version: 1, urn: "urn:assay:approval.granted:1", writers: []Role{RoleOperator}, check: (*scan).approvalGranted},
+	{name: "approval.requested", version: 1, urn: "urn:assay:approval.requested:1", writers: []Role{RoleHarness, RoleAgent}, check: (*scan).approvalRequested},
+	{name: "audit.labelled", version: 1, urn: "urn:assay:audit.labelled:1", writers: []Role{RoleOperator}, check: (*scan).auditLabelled},
 	{name: "audit.sampled", version: 1, urn: "urn:assay:audit.sampled:1", writers: []Role{RoleOperator}, check: (*scan).auditSampled},
+	{name: "belief.challenged", version: 1, urn: "urn:assay:belief.challenged:1", writers: []Role{RoleAgent, RoleDispatcher}, check: (*scan).beliefChallenged},
+	{name: "belief.created", version: 1, urn: "urn:assay:belief.created:1", writers: []Role{RoleAgent, RoleDispatcher}, check: (*scan).beliefCreated},
+	{name: "belief.read", version: 1, urn: "urn:assay:belief.read:1", writers: []Role{RoleDispatcher}, check: (*scan).beliefRead},
+	{name: "belief.revised", version: 1, urn: "urn:assay:belief.revised:1", writers: []Role{RoleAgent, RoleDispatcher}, check: (*scan).beliefRevised},
+	{name: "belief.superseded", version: 1, urn: "urn:assay:belief.superseded:1", writers: []Role{RoleAgent, RoleDispatcher}, check: (*scan).beliefSuperseded},
+	{name: "belief.transformed", version: 1, urn: "urn:assay:belief.transformed:1", writers: []Role{RoleDispatcher}, check: (*scan).beliefTransformed},
 	{name: "blob.erased", version: 1, urn: "urn:assay:blob.erased:1", writers: []Role{RoleOperator}, check: (*scan).blobErased},
 	{name: "canary.ended", version: 1, urn: "urn:assay:canary.ended:1", writers: []Role{RoleOperator}, check: (*scan).canaryEnded},
 	{name: "canary.started", version: 1, urn: "urn:assay:canary.started:1", writers: []Role{RoleOperator}, check: (*scan).canaryStarted},
+	{name: "case.committed", version: 1, urn: "urn:assay:case.committed:1", writers: []Role{RoleHarness}, check: (*scan).caseCommitted},
+	{name: "case.revealed", version: 1, urn: "urn:assay:case.revealed:1", writers: []Role{RoleHarness}, check: (*scan).caseRevealed},
 	{name: "claim.recorded", version: 1, urn: "urn:assay:claim.recorded:1", writers: []Role{RoleAgent}, check: (*scan).claimRecorded},
 	{name: "claim.revised", version: 1, urn: "urn:assay:claim.revised:1", writers: []Role{RoleAgent}, check: (*scan).claimRevised},
 	{name: "clock.confirmed", version: 1, urn: "urn:assay:clock.confirmed:1", writers: []Role{RoleOperator}, check: (*scan).clockConfirmed},
 	{name: "clock.stepped", version: 1, urn: "urn:assay:clock.stepped:1", writers: []Role{RoleLogger}, check: (*scan).clockStepped},
 	{name: "clock.ticked", version: 1, urn: "urn:assay:clock.ticked:1", writers: []Role{RoleLogger}, check: (*scan).clockTicked},
+	{name: "cohort.exposed", version: 1, urn: "urn:assay:cohort.exposed:1", writers: []Role{RoleOperator, RoleHarness}, check: (*scan).cohortExposed},
+	{name: "cohort.opened", version: 1, urn: "urn:assay:cohort.opened:1", writers: []Role{RoleOperator, RoleHarness}, check: (*scan).cohortOpened},
+	{name: "cohort.retired", version: 1, urn: "urn:assay:cohort.retired:1", writers: []Role{RoleOperator, RoleHarness}, check: (*scan).cohortRetired},
+	{name: "contradiction.detected", version: 1, urn: "urn:assay:contradiction.detected:1", writers: []Role{RoleAgent, RoleOperator}, check: (*scan).contradictionDetected},
+	{name: "contradiction.investigated", version: 1, urn: "urn:assay:contradiction.investigated:1", writers: []Role{RoleAgent, RoleOperator}, check: (*scan).contradictionInvestigated},
+	{name: "contradiction.owned", version: 1, urn: "urn:assay:contradiction.owned:1", writers: []Role{RoleAgent, RoleOperator}, check: (*scan).contradictionOwned},
+	{name: "contradiction.resolved", version: 1, urn: "urn:assay:contradiction.resolved:1", writers: []Role{RoleAgent, RoleOperator}, check: (*scan).contradictionResolved},
+	{name: "contradiction.scoped", version: 1, urn: "urn:assay:contradiction.scoped:1", writers: []Role{RoleAgent, RoleOperator}, check: (*scan).contradictionScoped},
+	{name: "contradiction.unresolved", version: 1, urn: "urn:assay:contradiction.unresolved:1", writers: []Role{RoleAgent, RoleOperator}, check: (*scan).contradictionUnresolved},
+	{name: "control.recorded", version: 1, urn: "urn:assay:control.recorded:1", writers: []Role{RoleHarness}, check: (*scan).controlRecorded},
+	{name: "decision.recorded", version: 1, urn: "urn:assay:decision.recorded:1", writers: []Role{RoleOperator}, check: (*scan).decisionRecorded},
 	{name: "detector.scanned", version: 1, urn: "urn:assay:detector.scanned:1", writers: []Role{RoleDetector}, check: (*scan).detectorScanned},
+	{name: "episode.recorded", version: 1, urn: "urn:assay:episode.recorded:1", writers: []Role{RoleHarness, RoleDispatcher}, check: (*scan).episodeRecorded},
 	{name: "evidence.delivered", version: 1, urn: "urn:assay:evidence.delivered:1", writers: []Role{RoleDispatcher}, check: (*scan).evidenceDelivered},
 	{name: "experiment.executed", version: 1, urn: "urn:assay:experiment.executed:1", writers: []Role{RoleDispatcher}, check: (*scan).experimentExecuted},
 	{name: "experiment.observed", version: 1, urn: "urn:assay:experiment.observed:1", writers: []Role{RoleResolver}, check: (*scan).experimentObserved},
 	{name: "experiment.proposed", version: 1, urn: "urn:assay:experiment.proposed:1", writers: []Role{RoleAgent}, check: (*scan).experimentProposed},
+	{name: "finding.delivered", version: 1, urn: "urn:assay:finding.delivered:1", writers: []Role{RoleDispatcher}, check: (*scan).findingDelivered},
+	{name: "finding.rated", version: 1, urn: "urn:assay:finding.rated:1", writers: []Role{RoleOperator, RoleAgent}, check: (*scan).findingRated},
+	{name: "finding.withheld", version: 1, urn: "urn:assay:finding.withheld:1", writers: []Role{RoleDispatcher}, check: (*scan).findingWithheld},
+	{name: "finding.written", version: 1, urn: "urn:assay:finding.written:1", writers: []Role{RoleAgent}, check: (*scan).findingWritten},
 	{name: "fix.rechecked", version: 1, urn: "urn:assay:fix.rechecked:1", writers: []Role{RoleResolver, RoleOperator}, check: (*scan).fixRechecked},
+	{name: "flag.changed", version: 1, urn: "urn:assay:flag.changed:1", writers: []Role{RoleOperator}, check: (*scan).flagChanged},
 	{name: "gate.chosen", version: 1, urn: "urn:assay:gate.chosen:1", writers: []Role{RoleAgent}, check: (*scan).gateChosen},
 	{name: "graph.written", version: 1, urn: "urn:assay:graph.written:1", writers: []Role{RoleDispatcher, RoleAgent}, check: (*scan).graphWritten},
 	{name: "hypotheses.recorded", version: 1, urn: "urn:assay:hypotheses.recorded:1", writers: []Role{RoleAgent}, check: (*scan).hypothesesRecorded},
 	{name: "intake.rejected", version: 1, urn: "urn:assay:intake.rejected:1", writers: []Role{RoleLogger}, check: (*scan).intakeRejected},
+	{name: "isolation.counted", version: 1, urn: "urn:assay:isolation.counted:1", writers: []Role{RoleHarness}, check: (*scan).isolationCounted},
+	{name: "leakage.scanned", version: 1, urn: "urn:assay:leakage.scanned:1", writers: []Role{RoleOperator, RoleHarness}, check: (*scan).leakageScanned},
 	{name: "ledger.foreign_acknowledged", version: 1, urn: "urn:assay:ledger.foreign_acknowledged:1", writers: []Role{RoleOperator}, check: (*scan).ledgerForeignAcknowledged},
 	{name: "ledger.key_rotated", version: 1, urn: "urn:assay:ledger.key_rotated:1", writers: []Role{RoleLogger}, check: (*scan).ledgerKeyRotated},
 	{name: "ledger.opened", version: 1, urn: "urn:assay:ledger.opened:1", writers: []Role{RoleLogger}, check: (*scan).ledgerOpened},
 	{name: "ledger.restored", version: 1, urn: "urn:assay:ledger.restored:1", writers: []Role{RoleLogger}, check: (*scan).ledgerRestored},
+	{name: "lineage.changed", version: 1, urn: "urn:assay:lineage.changed:1", writers: []Role{RoleAgent, RoleDispatcher}, check: (*scan).lineageChanged},
 	{name: "logger.started", version: 1, urn: "urn:assay:logger.started:1", writers: []Role{RoleLogger}, check: (*scan).loggerStarted},
 	{name: "opportunity.detected", version: 1, urn: "urn:assay:opportunity.detected:1", writers: []Role{RoleDetector}, check: (*scan).opportunityDetected},
+	{name: "opportunity.labelled", version: 1, urn: "urn:assay:opportunity.labelled:1", writers: []Role{RoleOperator}, check: (*scan).opportunityLabelled},
 	{name: "outcome.recorded", version: 1, urn: "urn:assay:outcome.recorded:1", writers: []Role{RoleResolver, RoleOperator}, check: (*scan).outcomeRecorded},
 	{name: "prediction.armed", version: 1, urn: "urn:assay:prediction.armed:1", writers: []Role{RoleResolver}, check: (*scan).predictionArmed},
 	{name: "prediction.recorded", version: 1, urn: "urn:assay:prediction.recorded:1", writers: []Role{RoleAgent}, check: (*scan).predictionRecorded},
 	{name: "prediction.resolution_amended", version: 1, urn: "urn:assay:prediction.resolution_amended:1", writers: []Role{RoleResolver}, check: (*scan).predictionResolutionAmended},
 	{name: "prediction.resolved", version: 1, urn: "urn:assay:prediction.resolved:1", writers: []Role{RoleResolver}, check: (*scan).predictionResolved},
 	{name: "prediction.withdrawn", version: 1, urn: "urn:assay:prediction.withdrawn:1", writers: []Role{RoleAgent}, check: (*scan).predictionWithdrawn},
+	{name: "preregistration.committed", version: 1, urn: "urn:assay:preregistration.committed:1", writers: []Role{RoleOperator}, check: (*scan).preregistrationCommitted},
+	{name: "price.recorded", version: 1, urn: "urn:assay:price.recorded:1", writers: []Role{RoleOperator}, check: (*scan).priceRecorded},
+	{name: "probe.recorded", version: 1, urn: "urn:assay:probe.recorded:1", writers: []Role{RoleHarness}, check: (*scan).probeRecorded},
 	{name: "query.executed", version: 1, urn: "urn:assay:query.executed:1", writers: []Role{RoleDispatcher}, check: (*scan).queryExecuted},
 	{name: "query.selected", version: 1, urn: "urn:assay:query.selected:1", writers: []Role{RoleAgent}, check: (*scan).querySelected},
+	{name: "response.recorded", version: 1, urn: "urn:assay:response.recorded:1", writers: []Role{RoleHarness}, check: (*scan).responseRecorded},
 	{name: "rollback.triggered", version: 1, urn: "urn:assay:rollback.triggered:1", writers: []Role{RoleOperator, RoleResolver}, check: (*scan).rollbackTriggered},
+	{name: "run.finished", version: 1, urn: "urn:assay:run.finished:1", writers: []Role{RoleHarness}, check: (*scan).runFinished},
+	{name: "run.started", version: 1, urn: "urn:assay:run.started:1", writers: []Role{RoleHarness}, check: (*scan).runStarted},
+	{name: "score.recorded", version: 1, urn: "urn:assay:score.recorded:1", writers: []Role{RoleHarness}, check: (*scan).scoreRecorded},
 	{name: "telemetry.sealed", version: 1, urn: "urn:assay:telemetry.sealed:1", writers: []Role{RoleResolver}, check: (*scan).telemetrySealed},
 	{name: "tool.called", version: 1, urn: "urn:assay:tool.called:1", writers: []Role{RoleDispatcher, RoleAgent}, check: (*scan).toolCalled},
+	{name: "tools.offered", version: 1, urn: "urn:assay:tools.offered:1", writers: []Role{RoleDispatcher}, check: (*scan).toolsOffered},
+	{name: "usage.recorded", version: 1, urn: "urn:assay:usage.recorded:1", writers: []Role{RoleDispatcher, RoleHarness}, check: (*scan).usageRecorded},
 	{name: "week.closed", version: 1, urn: "urn:assay:week.closed:1", writers: []Role{RoleLogger}, check: (*scan).weekClosed},
 }
 
 // lookup is nil for an unknown type.
 func lookup(typ []byte) *typeInfo {
 	switch string(typ) {
-	case "audit.sampled":
+	case "abduction.completed":
 		return &types[0]
-	case "blob.erased":
+	case "abduction.failed":
 		return &types[1]
-	case "canary.ended":
+	case "abduction.started":
 		return &types[2]
-	case "canary.started":
+	case "approval.granted":
 		return &types[3]
-	case "claim.recorded":
+	case "approval.requested":
 		return &types[4]
-	case "claim.revised":
+	case "audit.labelled":
 		return &types[5]
-	case "clock.confirmed":
+	case "audit.sampled":
 		return &types[6]
-	case "clock.stepped":
+	case "belief.challenged":
 		return &types[7]
-	case "clock.ticked":
+	case "belief.created":
 		return &types[8]
-	case "detector.scanned":
+	case "belief.read":
 		return &types[9]
-	case "evidence.delivered":
+	case "belief.revised":
 		return &types[10]
-	case "experiment.executed":
+	case "belief.superseded":
 		return &types[11]
-	case "experiment.observed":
+	case "belief.transformed":
 		return &types[12]
-	case "experiment.proposed":
+	case "blob.erased":
 		return &types[13]
-	case "fix.rechecked":
+	case "canary.ended":
 		return &types[14]
-	case "gate.chosen":
+	case "canary.started":
 		return &types[15]
-	case "graph.written":
+	case "case.committed":
 		return &types[16]
-	case "hypotheses.recorded":
+	case "case.revealed":
 		return &types[17]
-	case "intake.rejected":
+	case "claim.recorded":
 		return &types[18]
-	case "ledger.foreign_acknowledged":
+	case "claim.revised":
 		return &types[19]
-	case "ledger.key_rotated":
+	case "clock.confirmed":
 		return &types[20]
-	case "ledger.opened":
+	case "clock.stepped":
 		return &types[21]
-	case "ledger.restored":
+	case "clock.ticked":
 		return &types[22]
-	case "logger.started":
+	case "cohort.exposed":
 		return &types[23]
-	case "opportunity.detected":
+	case "cohort.opened":
 		return &types[24]
-	case "outcome.recorded":
+	case "cohort.retired":
 		return &types[25]
-	case "prediction.armed":
+	case "contradiction.detected":
 		return &types[26]
-	case "prediction.recorded":
+	case "contradiction.investigated":
 		return &types[27]
-	case "prediction.resolution_amended":
+	case "contradiction.owned":
 		return &types[28]
-	case "prediction.resolved":
+	case "contradiction.resolved":
 		return &types[29]
-	case "prediction.withdrawn":
+	case "contradiction.scoped":
 		return &types[30]
-	case "query.executed":
+	case "contradiction.unresolved":
 		return &types[31]
-	case "query.selected":
+	case "control.recorded":
 		return &types[32]
-	case "rollback.triggered":
+	case "decision.recorded":
 		return &types[33]
-	case "telemetry.sealed":
+	case "detector.scanned":
 		return &types[34]
-	case "tool.called":
+	case "episode.recorded":
 		return &types[35]
-	case "week.closed":
+	case "evidence.delivered":
 		return &types[36]
+	case "experiment.executed":
+		return &types[37]
+	case "experiment.observed":
+		return &types[38]
+	case "experiment.proposed":
+		return &types[39]
+	case "finding.delivered":
+		return &types[40]
+	case "finding.rated":
+		return &types[41]
+	case "finding.withheld":
+		return &types[42]
+	case "finding.written":
+		return &types[43]
+	case "fix.rechecked":
+		return &types[44]
+	case "flag.changed":
+		return &types[45]
+	case "gate.chosen":
+		return &types[46]
+	case "graph.written":
+		return &types[47]
+	case "hypotheses.recorded":
+		return &types[48]
+	case "intake.rejected":
+		return &types[49]
+	case "isolation.counted":
+		return &types[50]
+	case "leakage.scanned":
+		return &types[51]
+	case "ledger.foreign_acknowledged":
+		return &types[52]
+	case "ledger.key_rotated":
+		return &types[53]
+	case "ledger.opened":
+		return &types[54]
+	case "ledger.restored":
+		return &types[55]
+	case "lineage.changed":
+		return &types[56]
+	case "logger.started":
+		return &types[57]
+	case "opportunity.detected":
+		return &types[58]
+	case "opportunity.labelled":
+		return &types[59]
+	case "outcome.recorded":
+		return &types[60]
+	case "prediction.armed":
+		return &types[61]
+	case "prediction.recorded":
+		return &types[62]
+	case "prediction.resolution_amended":
+		return &types[63]
+	case "prediction.resolved":
+		return &types[64]
+	case "prediction.withdrawn":
+		return &types[65]
+	case "preregistration.committed":
+		return &types[66]
+	case "price.recorded":
+		return &types[67]
+	case "probe.recorded":
+		return &types[68]
+	case "query.executed":
+		return &types[69]
+	case "query.selected":
+		return &types[70]
+	case "response.recorded":
+		return &types[71]
+	case "rollback.triggered":
+		return &types[72]
+	case "run.finished":
+		return &types[73]
+	case "run.started":
+		return &types[74]
+	case "score.recorded":
+		return &types[75]
+	case "telemetry.sealed":
+		return &types[76]
+	case "tool.called":
+		return &types[77]
+	case "tools.offered":
+		return &types[78]
+	case "usage.recorded":
+		return &types[79]
+	case "week.closed":
+		return &types[80]
 	}
 	return nil
 }
 
 var (
-	words0  = []string{"live", "hook", "otlp", "imported"}
-	words1  = []string{"claim", "prediction", "turn"}
-	words2  = []string{"kind", "id", "seq"}
-	words3  = []string{"apparent_success", "unresolved", "detector_negative"}
-	words4  = []string{"stratum", "population", "unlisted", "wanted", "cases"}
-	words5  = []string{"context", "week", "namespace", "method", "seed", "closed_seq", "strata"}
-	words6  = []string{"context", "ref", "reason"}
-	words7  = []string{"context", "canary_id", "reason"}
-	words8  = []string{"tool", "reversible"}
-	words9  = []string{"prediction_failure_rate", "repair_success_drop", "latency_ratio", "correctness_violation"}
-	words10 = []string{"metric"}
-	words11 = []string{"context", "canary_id", "policy", "actions", "cap_per_week", "criteria"}
-	words12 = []string{"KNOW", "RETRIEVE", "INFER", "ASK", "TEST", "ABSTAIN"}
-	words13 = []string{"positive", "negative", "none", "unknown"}
-	words14 = []string{"observation", "intervention", "counterfactual"}
-	words15 = []string{"rung", "cause", "effect"}
-	words16 = []string{"evidence_id", "sha256"}
-	words17 = []string{"variable", "value"}
-	words18 = []string{"operator", "tool", "memory", "summary", "other_agent"}
-	words19 = []string{"observation", "reported", "derived", "assumption"}
-	words20 = []string{"hypothesis", "asserted", "retracted"}
-	words21 = []string{"context", "claim_id", "status"}
-	words22 = []string{"context", "claim_id", "old_status", "new_status"}
-	words23 = []string{"context", "stepped_seq"}
-	words24 = []string{"context", "boot_id", "step_ns"}
-	words25 = []string{"context", "boot_id", "monotonic_delta_ns"}
-	words26 = []string{"n"}
-	words27 = []string{"temporal_only", "confounded", "above_base_rate", "controlled"}
-	words28 = []string{"windows", "confirmed", "episodes"}
-	words29 = []string{"kind"}
-	words30 = []string{"refs", "digest", "summary"}
-	words31 = []string{"none", "known", "knowable", "window_open"}
-	words32 = []string{"instrument", "record", "operator_report", "sandbox"}
-	words33 = []string{"telemetry", "operator", "sandbox"}
-	words34 = []string{"id", "kind", "key"}
-	words35 = []string{"confirmed", "refuted", "void", "unresolved"}
-	words36 = []string{"tool"}
-	words37 = []string{"==", "!=", "<", "<=", ">", ">="}
-	words38 = []string{"count", "increase", "max", "min", "avg", "last", "quantile"}
-	words39 = []string{"signal", "reduce", "op", "value"}
-	words40 = []string{"length", "reduce", "op", "value"}
-	words41 = []string{"labels"}
-	words42 = []string{"action_end", "recorded_at"}
-	words43 = []string{"anchor", "length"}
-	words44 = []string{"criterion_version", "window"}
-	words45 = []string{"stratum", "turns", "positive", "negative"}
-	words46 = []string{"context", "detector_version", "turns", "positive", "negative"}
-	words47 = []string{"application/json"}
-	words48 = []string{"1.0"}
-	words49 = []string{"specversion", "id", "source", "type", "time", "dataschema", "data"}
-	words50 = []string{"context", "evidence_id", "source_id", "sha256"}
-	words51 = []string{"context", "exp_id", "tool_call_id"}
-	words52 = []string{"context", "exp_id", "observed"}
-	words53 = []string{"claim_id", "outcome"}
-	words54 = []string{"context", "exp_id", "discriminates"}
-	words55 = []string{"confirmed", "not_confirmed", "inconclusive"}
-	words56 = []string{"context", "claim_id", "result", "source", "direct"}
-	words57 = []string{"context", "action"}
-	words58 = []string{"add", "update", "remove"}
-	words59 = []string{"context", "op", "cause", "effect"}
-	words60 = []string{"cause", "effect"}
-	words61 = []string{"id"}
-	words62 = []string{"context", "set_id", "alternatives"}
-	words63 = []string{"context", "principal", "code", "size", "count"}
-	words64 = []string{"context", "seq", "sha256"}
-	words65 = []string{"context", "old_key", "new_key", "new_signature"}
-	words66 = []string{"context", "origin", "public_key", "recovery_key_sha256", "schema_sha256", "software"}
-	words67 = []string{"context", "size", "known_size", "known_root", "checkpoint", "accepted_by"}
-	words68 = []string{"context", "boot_id", "head_seq", "head_leaf", "software"}
-	words69 = []string{"why", "what_if", "which_fix", "root_cause", "will_x_help", "gap"}
-	words70 = []string{"context", "opportunity_id", "kind", "component", "detector_version", "text_span_hash"}
-	words71 = []string{"confirmed", "refuted"}
-	words72 = []string{"context", "what", "source", "direct"}
-	words73 = []string{"context", "pred_id", "registry_sha256", "window_open", "window_end", "cut_seq"}
-	words74 = []string{"context", "pred_id", "predicted_effect", "p", "criterion"}
-	words75 = []string{"late_telemetry", "corrected_telemetry", "engine", "operator_report"}
-	words76 = []string{"context", "pred_id", "supersedes", "cause", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
-	words77 = []string{"context", "pred_id", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
-	words78 = []string{"context", "pred_id"}
-	words79 = []string{"context", "query_id", "tool_call_id"}
-	words80 = []string{"outcome"}
-	words81 = []string{"option"}
-	words82 = []string{"context", "query_id", "menu", "chosen"}
-	words83 = []string{"action_not_listed", "action_irreversible", "action_beyond_cap", "action_after_end", "action_after_rollback", "prediction_failure_rate", "repair_success_drop", "latency_ratio", "correctness_violation", "invalid_canary", "operator"}
-	words84 = []string{"context", "canary_id", "rule", "reason"}
-	words85 = []string{"context", "source", "start", "end", "first", "last", "watermark", "sha256", "samples"}
-	words86 = []string{"ok", "failed", "denied", "timeout"}
-	words87 = []string{"input_includes_cached", "input_excludes_cached"}
-	words88 = []string{"context", "tool_call_id", "tool", "status"}
-	words89 = []string{"context", "week", "zone", "start", "end"}
+	words0   = []string{"live", "hook", "otlp", "imported"}
+	words1   = []string{"context", "abduction_id"}
+	words2   = []string{"context", "abduction_id", "code"}
+	words3   = []string{"brief", "full"}
+	words4   = []string{"context", "approval_id"}
+	words5   = []string{"context", "approval_id", "what", "why"}
+	words6   = []string{"right", "reversed", "undirected"}
+	words7   = []string{"asserted", "inferred", "tested"}
+	words8   = []string{"causal_claim", "correlation", "dependency", "chronology", "part_of", "other"}
+	words9   = []string{"claim", "prediction", "turn", "opportunity", "contradiction", "challenge", "belief", "edge", "transform"}
+	words10  = []string{"context", "kind", "id", "rater", "blind", "rubric_version"}
+	words11  = []string{"claim", "prediction", "turn"}
+	words12  = []string{"kind", "id", "seq"}
+	words13  = []string{"apparent_success", "unresolved", "detector_negative"}
+	words14  = []string{"stratum", "population", "unlisted", "wanted", "cases"}
+	words15  = []string{"context", "week", "namespace", "method", "seed", "closed_seq", "strata"}
+	words16  = []string{"context", "challenge_id", "belief_id"}
+	words17  = []string{"operator", "tool", "memory", "summary", "other_agent"}
+	words18  = []string{"observation", "reported", "derived", "assumption"}
+	words19  = []string{"observation", "intervention", "counterfactual"}
+	words20  = []string{"context", "belief_id", "version", "content_sha256"}
+	words21  = []string{"context", "belief_id"}
+	words22  = []string{"content", "metadata"}
+	words23  = []string{"context", "belief_id", "change", "content_sha256"}
+	words24  = []string{"context", "belief_id", "superseded_by"}
+	words25  = []string{"belief_id"}
+	words26  = []string{"summarised", "merged", "split", "copied", "rewritten"}
+	words27  = []string{"context", "transform_id", "op", "inputs", "outputs"}
+	words28  = []string{"context", "ref", "reason"}
+	words29  = []string{"context", "canary_id", "reason"}
+	words30  = []string{"tool", "reversible"}
+	words31  = []string{"prediction_failure_rate", "repair_success_drop", "latency_ratio", "correctness_violation"}
+	words32  = []string{"metric"}
+	words33  = []string{"context", "canary_id", "policy", "actions", "cap_per_week", "criteria"}
+	words34  = []string{"dev", "validation", "final", "canary"}
+	words35  = []string{"context", "case_id", "cohort_id", "split", "public_sha256", "oracle_sha256"}
+	words36  = []string{"context", "case_id", "salt", "oracle_ref"}
+	words37  = []string{"KNOW", "RETRIEVE", "INFER", "ASK", "TEST", "ABSTAIN"}
+	words38  = []string{"positive", "negative", "none", "unknown"}
+	words39  = []string{"rung", "cause", "effect"}
+	words40  = []string{"evidence_id", "sha256"}
+	words41  = []string{"variable", "value"}
+	words42  = []string{"hypothesis", "asserted", "retracted"}
+	words43  = []string{"context", "claim_id", "status"}
+	words44  = []string{"context", "claim_id", "old_status", "new_status"}
+	words45  = []string{"context", "stepped_seq"}
+	words46  = []string{"context", "boot_id", "step_ns"}
+	words47  = []string{"context", "boot_id", "monotonic_delta_ns"}
+	words48  = []string{"context", "cohort_id", "candidate_id"}
+	words49  = []string{"context", "cohort_id", "split", "worlds"}
+	words50  = []string{"exposure_limit", "age", "leakage", "released", "withdrawn"}
+	words51  = []string{"context", "cohort_id", "cause"}
+	words52  = []string{"n"}
+	words53  = []string{"temporal_only", "confounded", "above_base_rate", "controlled"}
+	words54  = []string{"windows", "confirmed", "episodes"}
+	words55  = []string{"kind"}
+	words56  = []string{"ok", "failed", "denied", "timeout"}
+	words57  = []string{"refs", "digest", "summary"}
+	words58  = []string{"case_id", "code"}
+	words59  = []string{"none", "known", "knowable", "window_open"}
+	words60  = []string{"low", "high", "level"}
+	words61  = []string{"why", "what_if", "which_fix", "root_cause", "will_x_help", "gap"}
+	words62  = []string{"instrument", "record", "operator_report", "sandbox"}
+	words63  = []string{"telemetry", "operator", "sandbox"}
+	words64  = []string{"id", "kind", "key"}
+	words65  = []string{"input_includes_cached", "input_excludes_cached"}
+	words66  = []string{"confirmed", "refuted", "void", "unresolved"}
+	words67  = []string{"belief", "claim", "evidence", "edge"}
+	words68  = []string{"kind", "id"}
+	words69  = []string{"context", "contradiction_id", "left", "right"}
+	words70  = []string{"context", "contradiction_id"}
+	words71  = []string{"low", "normal", "high"}
+	words72  = []string{"context", "contradiction_id", "owner"}
+	words73  = []string{"left_holds", "right_holds", "neither_holds", "no_conflict"}
+	words74  = []string{"context", "contradiction_id", "resolution"}
+	words75  = []string{"context", "contradiction_id", "left_scope", "right_scope"}
+	words76  = []string{"expired", "evidence_unavailable", "evidence_insufficient", "deferred"}
+	words77  = []string{"context", "contradiction_id", "cause"}
+	words78  = []string{"C0", "C1", "C2", "C3", "C4", "C5"}
+	words79  = []string{"hit", "miss"}
+	words80  = []string{"hit", "miss", "crash", "timeout", "unparseable"}
+	words81  = []string{"direct", "two_hop", "three_hop", "alias", "negative_polarity", "conditional", "reversed_query", "unsupported"}
+	words82  = []string{"context", "run_id", "condition", "case_id", "tag", "outcome"}
+	words83  = []string{"tool"}
+	words84  = []string{"==", "!=", "<", "<=", ">", ">="}
+	words85  = []string{"count", "increase", "max", "min", "avg", "last", "quantile"}
+	words86  = []string{"signal", "reduce", "op", "value"}
+	words87  = []string{"length", "reduce", "op", "value"}
+	words88  = []string{"labels"}
+	words89  = []string{"action_end", "recorded_at"}
+	words90  = []string{"anchor", "length"}
+	words91  = []string{"criterion_version", "window"}
+	words92  = []string{"accept", "reject", "inconclusive"}
+	words93  = []string{"context", "decision_id", "candidate_id", "decision"}
+	words94  = []string{"stratum", "turns", "positive", "negative"}
+	words95  = []string{"context", "detector_version", "turns", "positive", "negative"}
+	words96  = []string{"application/json"}
+	words97  = []string{"1.0"}
+	words98  = []string{"specversion", "id", "source", "type", "time", "dataschema", "data"}
+	words99  = []string{"tool_call", "episode", "anchor"}
+	words100 = []string{"context"}
+	words101 = []string{"context", "evidence_id", "source_id", "sha256"}
+	words102 = []string{"context", "exp_id", "tool_call_id"}
+	words103 = []string{"context", "exp_id", "observed"}
+	words104 = []string{"claim_id", "outcome"}
+	words105 = []string{"context", "exp_id", "discriminates"}
+	words106 = []string{"context", "finding_id", "injection_id"}
+	words107 = []string{"helpful", "harmful"}
+	words108 = []string{"context", "finding_id", "rating"}
+	words109 = []string{"holdout", "quarantined", "cooldown", "session_gate", "score", "stale", "budget"}
+	words110 = []string{"context", "finding_id", "cause"}
+	words111 = []string{"verified", "probable", "speculative"}
+	words112 = []string{"project", "organization", "global"}
+	words113 = []string{"context", "finding_id", "claim", "anchors", "evidence", "applicability", "confidence_label", "scope", "invalidators"}
+	words114 = []string{"confirmed", "not_confirmed", "inconclusive"}
+	words115 = []string{"context", "claim_id", "result", "source", "direct"}
+	words116 = []string{"context", "flag", "new_value"}
+	words117 = []string{"context", "action"}
+	words118 = []string{"add", "update", "remove"}
+	words119 = []string{"context", "op", "cause", "effect"}
+	words120 = []string{"cause", "effect"}
+	words121 = []string{"id"}
+	words122 = []string{"context", "set_id", "alternatives"}
+	words123 = []string{"context", "principal", "code", "size", "count"}
+	words124 = []string{"before", "after"}
+	words125 = []string{"table", "rows"}
+	words126 = []string{"context", "run_id", "phase", "tables"}
+	words127 = []string{"world_id", "variable", "oracle_value", "text"}
+	words128 = []string{"kind", "store"}
+	words129 = []string{"context", "scan_id", "cohort_id", "stores", "hits"}
+	words130 = []string{"context", "seq", "sha256"}
+	words131 = []string{"context", "old_key", "new_key", "new_signature"}
+	words132 = []string{"context", "origin", "public_key", "recovery_key_sha256", "schema_sha256", "software"}
+	words133 = []string{"context", "size", "known_size", "known_root", "checkpoint", "accepted_by"}
+	words134 = []string{"context", "boot_id", "head_seq", "head_leaf", "software"}
+	words135 = []string{"context", "opportunity_id", "kind", "component", "detector_version", "text_span_hash"}
+	words136 = []string{"opportunity", "turn"}
+	words137 = []string{"confirmed", "refuted"}
+	words138 = []string{"context", "what", "source", "direct"}
+	words139 = []string{"context", "pred_id", "registry_sha256", "window_open", "window_end", "cut_seq"}
+	words140 = []string{"context", "pred_id", "predicted_effect", "p", "criterion"}
+	words141 = []string{"late_telemetry", "corrected_telemetry", "engine", "operator_report"}
+	words142 = []string{"context", "pred_id", "supersedes", "cause", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
+	words143 = []string{"context", "pred_id", "verdict", "evidence", "cut_seq", "engine", "criterion_sha256", "registry_sha256", "foreknowledge", "scorable", "attribution", "resolver"}
+	words144 = []string{"context", "pred_id"}
+	words145 = []string{"higher", "lower"}
+	words146 = []string{"metric", "better", "useful_effect"}
+	words147 = []string{"metric", "better", "margin"}
+	words148 = []string{"context", "prereg_id", "arms", "endpoint", "guardrails", "n", "stopping_rule", "analysis_sha256"}
+	words149 = []string{"context", "price_id", "model", "valid_from"}
+	words150 = []string{"never_acquired", "extraction_lost", "query_failed", "misreasoned", "bypassed", "scorer_wrong"}
+	words151 = []string{"implicated", "cleared", "inconclusive"}
+	words152 = []string{"context", "probe_id", "result"}
+	words153 = []string{"context", "query_id", "tool_call_id"}
+	words154 = []string{"outcome"}
+	words155 = []string{"option"}
+	words156 = []string{"context", "query_id", "menu", "chosen"}
+	words157 = []string{"hypothesis", "p"}
+	words158 = []string{"answer", "not_identifiable", "abstain", "need_info", "request"}
+	words159 = []string{"parsed", "malformed", "empty", "timeout", "crash"}
+	words160 = []string{"context", "run_id", "case_id", "status"}
+	words161 = []string{"action_not_listed", "action_irreversible", "action_beyond_cap", "action_after_end", "action_after_rollback", "prediction_failure_rate", "repair_success_drop", "latency_ratio", "correctness_violation", "invalid_canary", "operator"}
+	words162 = []string{"context", "canary_id", "rule", "reason"}
+	words163 = []string{"completed", "failed", "aborted", "out_of_budget"}
+	words164 = []string{"context", "run_id", "status"}
+	words165 = []string{"component", "end_to_end"}
+	words166 = []string{"context", "run_id", "arm", "split"}
+	words167 = []string{"context", "run_id", "case_id", "scorer", "scorer_sha256", "values"}
+	words168 = []string{"context", "source", "start", "end", "first", "last", "watermark", "sha256", "samples"}
+	words169 = []string{"context", "tool_call_id", "tool", "status"}
+	words170 = []string{"context", "tools"}
+	words171 = []string{"context", "week", "zone", "start", "end"}
 )
 
 var pattern0 = pattern{
@@ -243,6 +457,38 @@ var pattern0 = pattern{
 }
 
 var pattern1 = pattern{
+	source:  "^[a-z][a-z0-9_]{0,63}$",
+	width:   3,
+	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 95: 1, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
+	next: []uint16{
+		0, 0, 0, 0, 0, 6, 0, 9, 9, 0, 12, 12, 0, 15, 15, 0, 18, 18, 0, 21, 21, 0, 24, 24,
+		0, 27, 27, 0, 30, 30, 0, 33, 33, 0, 36, 36, 0, 39, 39, 0, 42, 42, 0, 45, 45, 0, 48, 48,
+		0, 51, 51, 0, 54, 54, 0, 57, 57, 0, 60, 60, 0, 63, 63, 0, 66, 66, 0, 69, 69, 0, 72, 72,
+		0, 75, 75, 0, 78, 78, 0, 81, 81, 0, 84, 84, 0, 87, 87, 0, 90, 90, 0, 93, 93, 0, 96, 96,
+		0, 99, 99, 0, 102, 102, 0, 105, 105, 0, 108, 108, 0, 111, 111, 0, 114, 114, 0, 117, 117, 0, 120, 120,
+		0, 123, 123, 0, 126, 126, 0, 129, 129, 0, 132, 132, 0, 135, 135, 0, 138, 138, 0, 141, 141, 0, 144, 144,
+		0, 147, 147, 0, 150, 150, 0, 153, 153, 0, 156, 156, 0, 159, 159, 0, 162, 162, 0, 165, 165, 0, 168, 168,
+		0, 171, 171, 0, 174, 174, 0, 177, 177, 0, 180, 180, 0, 183, 183, 0, 186, 186, 0, 189, 189, 0, 192, 192,
+		0, 195, 195, 0, 0, 0,
+	},
+	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: false},
+}
+
+var pattern2 = pattern{
+	source:  "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$",
+	width:   9,
+	classes: &[256]uint8{43: 1, 45: 2, 46: 3, 48: 4, 49: 4, 50: 4, 51: 4, 52: 4, 53: 4, 54: 5, 55: 5, 56: 5, 57: 5, 58: 6, 84: 7, 90: 8},
+	next: []uint16{
+		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 18, 0, 0, 0, 0, 0, 0, 0, 27, 27, 0, 0, 0, 0, 0, 0, 0, 36, 36, 0, 0, 0, 0, 0, 0, 0, 45, 45, 0, 0, 0, 0, 0, 54, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 63, 63, 0, 0, 0, 0, 0, 0, 0, 72, 72, 0, 0, 0,
+		0, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 90, 90, 0, 0, 0, 0, 0, 0, 0, 99, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 108, 0, 0, 0, 0, 0, 117, 117, 0, 0, 0, 0, 0, 0, 0, 126, 126, 0, 0, 0, 0, 0, 0, 0, 0, 0, 135, 0, 0, 0, 0, 0, 0, 144, 144, 0, 0, 0,
+		0, 0, 0, 0, 153, 153, 0, 0, 0, 0, 0, 0, 0, 0, 0, 162, 0, 0, 0, 0, 0, 0, 171, 0, 0, 0, 0, 0, 0, 0, 0, 180, 180, 0, 0, 0, 0, 189, 189, 198, 0, 0, 0, 0, 207, 0, 0, 0, 0, 216, 216, 0, 0, 0, 0, 0, 0, 0, 225, 225, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		0, 0, 0, 0, 234, 234, 0, 0, 0, 0, 189, 189, 0, 243, 243, 0, 0, 207, 0, 0, 0, 0, 0, 0, 252, 0, 0, 0, 189, 189, 0, 261, 261, 0, 0, 207, 0, 0, 0, 0, 270, 270, 0, 0, 0, 0, 189, 189, 0, 279, 279, 0, 0, 207, 0, 0, 0, 0, 207, 207, 0, 0, 0, 0, 189, 189, 0, 288, 288, 0, 0, 207,
+		0, 189, 189, 0, 297, 297, 0, 0, 207, 0, 189, 189, 0, 306, 306, 0, 0, 207, 0, 189, 189, 0, 315, 315, 0, 0, 207, 0, 189, 189, 0, 324, 324, 0, 0, 207, 0, 189, 189, 0, 0, 0, 0, 0, 207,
+	},
+	final: []bool{23: true, 37: false},
+}
+
+var pattern3 = pattern{
 	source:  "^([a-z][a-z0-9_-]{0,31}|bench/[a-z0-9_-]{1,64})$",
 	width:   9,
 	classes: &[256]uint8{45: 1, 47: 2, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 95: 1, 97: 3, 98: 4, 99: 5, 100: 3, 101: 6, 102: 3, 103: 3, 104: 7, 105: 3, 106: 3, 107: 3, 108: 3, 109: 3, 110: 8, 111: 3, 112: 3, 113: 3, 114: 3, 115: 3, 116: 3, 117: 3, 118: 3, 119: 3, 120: 3, 121: 3, 122: 3},
@@ -264,7 +510,7 @@ var pattern1 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: true, 67: true, 68: true, 69: true, 70: true, 71: true, 72: true, 73: true, 74: true, 75: true, 76: true, 77: true, 78: true, 79: true, 80: true, 81: true, 82: true, 83: true, 84: true, 85: true, 86: true, 87: true, 88: true, 89: true, 90: true, 91: true, 92: true, 93: true, 94: true, 95: true, 96: true, 97: true, 98: true, 99: true, 100: true, 101: true, 102: true, 103: false},
 }
 
-var pattern2 = pattern{
+var pattern4 = pattern{
 	source:  "^[0-9a-f]{64}$",
 	width:   2,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1},
@@ -282,7 +528,7 @@ var pattern2 = pattern{
 	final: []bool{65: true, 66: false},
 }
 
-var pattern3 = pattern{
+var pattern5 = pattern{
 	source:  "^[0-9]{4}-W(0[1-9]|[1-4][0-9]|5[0-3])$",
 	width:   8,
 	classes: &[256]uint8{45: 1, 48: 2, 49: 3, 50: 3, 51: 3, 52: 4, 53: 5, 54: 6, 55: 6, 56: 6, 57: 6, 87: 7},
@@ -293,25 +539,7 @@ var pattern3 = pattern{
 	final: []bool{11: true, 12: false},
 }
 
-var pattern4 = pattern{
-	source:  "^[a-z][a-z0-9_]{0,63}$",
-	width:   3,
-	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 95: 1, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
-	next: []uint16{
-		0, 0, 0, 0, 0, 6, 0, 9, 9, 0, 12, 12, 0, 15, 15, 0, 18, 18, 0, 21, 21, 0, 24, 24,
-		0, 27, 27, 0, 30, 30, 0, 33, 33, 0, 36, 36, 0, 39, 39, 0, 42, 42, 0, 45, 45, 0, 48, 48,
-		0, 51, 51, 0, 54, 54, 0, 57, 57, 0, 60, 60, 0, 63, 63, 0, 66, 66, 0, 69, 69, 0, 72, 72,
-		0, 75, 75, 0, 78, 78, 0, 81, 81, 0, 84, 84, 0, 87, 87, 0, 90, 90, 0, 93, 93, 0, 96, 96,
-		0, 99, 99, 0, 102, 102, 0, 105, 105, 0, 108, 108, 0, 111, 111, 0, 114, 114, 0, 117, 117, 0, 120, 120,
-		0, 123, 123, 0, 126, 126, 0, 129, 129, 0, 132, 132, 0, 135, 135, 0, 138, 138, 0, 141, 141, 0, 144, 144,
-		0, 147, 147, 0, 150, 150, 0, 153, 153, 0, 156, 156, 0, 159, 159, 0, 162, 162, 0, 165, 165, 0, 168, 168,
-		0, 171, 171, 0, 174, 174, 0, 177, 177, 0, 180, 180, 0, 183, 183, 0, 186, 186, 0, 189, 189, 0, 192, 192,
-		0, 195, 195, 0, 0, 0,
-	},
-	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: false},
-}
-
-var pattern5 = pattern{
+var pattern6 = pattern{
 	source:  "^sha256:[0-9a-f]{64}$",
 	width:   9,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 2, 51: 1, 52: 1, 53: 3, 54: 4, 55: 1, 56: 1, 57: 1, 58: 5, 97: 6, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 104: 7, 115: 8},
@@ -330,21 +558,25 @@ var pattern5 = pattern{
 	final: []bool{72: true, 73: false},
 }
 
-var pattern6 = pattern{
-	source:  "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$",
-	width:   9,
-	classes: &[256]uint8{43: 1, 45: 2, 46: 3, 48: 4, 49: 4, 50: 4, 51: 4, 52: 4, 53: 4, 54: 5, 55: 5, 56: 5, 57: 5, 58: 6, 84: 7, 90: 8},
+var pattern7 = pattern{
+	source:  "^[0-9a-f]{16,64}$",
+	width:   2,
+	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1},
 	next: []uint16{
-		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18, 18, 0, 0, 0, 0, 0, 0, 0, 27, 27, 0, 0, 0, 0, 0, 0, 0, 36, 36, 0, 0, 0, 0, 0, 0, 0, 45, 45, 0, 0, 0, 0, 0, 54, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 63, 63, 0, 0, 0, 0, 0, 0, 0, 72, 72, 0, 0, 0,
-		0, 0, 81, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 90, 90, 0, 0, 0, 0, 0, 0, 0, 99, 99, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 108, 0, 0, 0, 0, 0, 117, 117, 0, 0, 0, 0, 0, 0, 0, 126, 126, 0, 0, 0, 0, 0, 0, 0, 0, 0, 135, 0, 0, 0, 0, 0, 0, 144, 144, 0, 0, 0,
-		0, 0, 0, 0, 153, 153, 0, 0, 0, 0, 0, 0, 0, 0, 0, 162, 0, 0, 0, 0, 0, 0, 171, 0, 0, 0, 0, 0, 0, 0, 0, 180, 180, 0, 0, 0, 0, 189, 189, 198, 0, 0, 0, 0, 207, 0, 0, 0, 0, 216, 216, 0, 0, 0, 0, 0, 0, 0, 225, 225, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-		0, 0, 0, 0, 234, 234, 0, 0, 0, 0, 189, 189, 0, 243, 243, 0, 0, 207, 0, 0, 0, 0, 0, 0, 252, 0, 0, 0, 189, 189, 0, 261, 261, 0, 0, 207, 0, 0, 0, 0, 270, 270, 0, 0, 0, 0, 189, 189, 0, 279, 279, 0, 0, 207, 0, 0, 0, 0, 207, 207, 0, 0, 0, 0, 189, 189, 0, 288, 288, 0, 0, 207,
-		0, 189, 189, 0, 297, 297, 0, 0, 207, 0, 189, 189, 0, 306, 306, 0, 0, 207, 0, 189, 189, 0, 315, 315, 0, 0, 207, 0, 189, 189, 0, 324, 324, 0, 0, 207, 0, 189, 189, 0, 0, 0, 0, 0, 207,
+		0, 0, 0, 4, 0, 6, 0, 8, 0, 10, 0, 12, 0, 14, 0, 16,
+		0, 18, 0, 20, 0, 22, 0, 24, 0, 26, 0, 28, 0, 30, 0, 32,
+		0, 34, 0, 36, 0, 38, 0, 40, 0, 42, 0, 44, 0, 46, 0, 48,
+		0, 50, 0, 52, 0, 54, 0, 56, 0, 58, 0, 60, 0, 62, 0, 64,
+		0, 66, 0, 68, 0, 70, 0, 72, 0, 74, 0, 76, 0, 78, 0, 80,
+		0, 82, 0, 84, 0, 86, 0, 88, 0, 90, 0, 92, 0, 94, 0, 96,
+		0, 98, 0, 100, 0, 102, 0, 104, 0, 106, 0, 108, 0, 110, 0, 112,
+		0, 114, 0, 116, 0, 118, 0, 120, 0, 122, 0, 124, 0, 126, 0, 128,
+		0, 130, 0, 0,
 	},
-	final: []bool{23: true, 37: false},
+	final: []bool{17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: false},
 }
 
-var pattern7 = pattern{
+var pattern8 = pattern{
 	source:  "^(0|-?([1-9][0-9]{0,17}|[1-8][0-9]{18}))$",
 	width:   5,
 	classes: &[256]uint8{45: 1, 48: 2, 49: 3, 50: 3, 51: 3, 52: 3, 53: 3, 54: 3, 55: 3, 56: 3, 57: 4},
@@ -358,7 +590,19 @@ var pattern7 = pattern{
 	final: []bool{3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: false},
 }
 
-var pattern8 = pattern{
+var pattern9 = pattern{
+	source:  "^[0-9]{1,20}$",
+	width:   2,
+	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1},
+	next: []uint16{
+		0, 0, 0, 4, 0, 6, 0, 8, 0, 10, 0, 12, 0, 14, 0, 16,
+		0, 18, 0, 20, 0, 22, 0, 24, 0, 26, 0, 28, 0, 30, 0, 32,
+		0, 34, 0, 36, 0, 38, 0, 40, 0, 42, 0, 0,
+	},
+	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: false},
+}
+
+var pattern10 = pattern{
 	source:  "^[!-~]+$",
 	width:   2,
 	classes: &[256]uint8{33: 1, 34: 1, 35: 1, 36: 1, 37: 1, 38: 1, 39: 1, 40: 1, 41: 1, 42: 1, 43: 1, 44: 1, 45: 1, 46: 1, 47: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 58: 1, 59: 1, 60: 1, 61: 1, 62: 1, 63: 1, 64: 1, 65: 1, 66: 1, 67: 1, 68: 1, 69: 1, 70: 1, 71: 1, 72: 1, 73: 1, 74: 1, 75: 1, 76: 1, 77: 1, 78: 1, 79: 1, 80: 1, 81: 1, 82: 1, 83: 1, 84: 1, 85: 1, 86: 1, 87: 1, 88: 1, 89: 1, 90: 1, 91: 1, 92: 1, 93: 1, 94: 1, 95: 1, 96: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 103: 1, 104: 1, 105: 1, 106: 1, 107: 1, 108: 1, 109: 1, 110: 1, 111: 1, 112: 1, 113: 1, 114: 1, 115: 1, 116: 1, 117: 1, 118: 1, 119: 1, 120: 1, 121: 1, 122: 1, 123: 1, 124: 1, 125: 1, 126: 1},
@@ -368,7 +612,7 @@ var pattern8 = pattern{
 	final: []bool{2: true, 3: false},
 }
 
-var pattern9 = pattern{
+var pattern11 = pattern{
 	source:  "^[a-z][a-z0-9_-]{0,31}/[a-z][a-z0-9_-]{0,31}$",
 	width:   4,
 	classes: &[256]uint8{45: 1, 47: 2, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 95: 1, 97: 3, 98: 3, 99: 3, 100: 3, 101: 3, 102: 3, 103: 3, 104: 3, 105: 3, 106: 3, 107: 3, 108: 3, 109: 3, 110: 3, 111: 3, 112: 3, 113: 3, 114: 3, 115: 3, 116: 3, 117: 3, 118: 3, 119: 3, 120: 3, 121: 3, 122: 3},
@@ -386,7 +630,7 @@ var pattern9 = pattern{
 	final: []bool{6: true, 8: true, 10: true, 12: true, 14: true, 16: true, 18: true, 20: true, 22: true, 24: true, 26: true, 28: true, 30: true, 32: true, 34: true, 36: true, 38: true, 40: true, 42: true, 44: true, 46: true, 48: true, 50: true, 52: true, 54: true, 56: true, 58: true, 60: true, 62: true, 64: true, 65: true, 66: true, 67: false},
 }
 
-var pattern10 = pattern{
+var pattern12 = pattern{
 	source:  "^[A-Za-z0-9+/]+={0,2}$",
 	width:   3,
 	classes: &[256]uint8{43: 1, 47: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 61: 2, 65: 1, 66: 1, 67: 1, 68: 1, 69: 1, 70: 1, 71: 1, 72: 1, 73: 1, 74: 1, 75: 1, 76: 1, 77: 1, 78: 1, 79: 1, 80: 1, 81: 1, 82: 1, 83: 1, 84: 1, 85: 1, 86: 1, 87: 1, 88: 1, 89: 1, 90: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 103: 1, 104: 1, 105: 1, 106: 1, 107: 1, 108: 1, 109: 1, 110: 1, 111: 1, 112: 1, 113: 1, 114: 1, 115: 1, 116: 1, 117: 1, 118: 1, 119: 1, 120: 1, 121: 1, 122: 1},
@@ -396,7 +640,7 @@ var pattern10 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: false},
 }
 
-var pattern11 = pattern{
+var pattern13 = pattern{
 	source:  "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
 	width:   3,
 	classes: &[256]uint8{45: 1, 48: 2, 49: 2, 50: 2, 51: 2, 52: 2, 53: 2, 54: 2, 55: 2, 56: 2, 57: 2, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2},
@@ -410,7 +654,7 @@ var pattern11 = pattern{
 	final: []bool{37: true, 38: false},
 }
 
-var pattern12 = pattern{
+var pattern14 = pattern{
 	source:  "^[0-9]{1,9}(ms|s|m|h|d)$",
 	width:   5,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 100: 2, 104: 2, 109: 3, 115: 4},
@@ -421,7 +665,7 @@ var pattern12 = pattern{
 	final: []bool{4: true, 5: true, 13: false},
 }
 
-var pattern13 = pattern{
+var pattern15 = pattern{
 	source:  "^[A-Za-z_][A-Za-z0-9_.-]{0,63}$",
 	width:   3,
 	classes: &[256]uint8{45: 1, 46: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 65: 2, 66: 2, 67: 2, 68: 2, 69: 2, 70: 2, 71: 2, 72: 2, 73: 2, 74: 2, 75: 2, 76: 2, 77: 2, 78: 2, 79: 2, 80: 2, 81: 2, 82: 2, 83: 2, 84: 2, 85: 2, 86: 2, 87: 2, 88: 2, 89: 2, 90: 2, 95: 2, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
@@ -439,7 +683,7 @@ var pattern13 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: false},
 }
 
-var pattern14 = pattern{
+var pattern16 = pattern{
 	source:  "^[A-Za-z_][A-Za-z0-9_.:/-]{0,127}$",
 	width:   3,
 	classes: &[256]uint8{45: 1, 46: 1, 47: 1, 48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 58: 1, 65: 2, 66: 2, 67: 2, 68: 2, 69: 2, 70: 2, 71: 2, 72: 2, 73: 2, 74: 2, 75: 2, 76: 2, 77: 2, 78: 2, 79: 2, 80: 2, 81: 2, 82: 2, 83: 2, 84: 2, 85: 2, 86: 2, 87: 2, 88: 2, 89: 2, 90: 2, 95: 2, 97: 2, 98: 2, 99: 2, 100: 2, 101: 2, 102: 2, 103: 2, 104: 2, 105: 2, 106: 2, 107: 2, 108: 2, 109: 2, 110: 2, 111: 2, 112: 2, 113: 2, 114: 2, 115: 2, 116: 2, 117: 2, 118: 2, 119: 2, 120: 2, 121: 2, 122: 2},
@@ -465,7 +709,7 @@ var pattern14 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: true, 23: true, 24: true, 25: true, 26: true, 27: true, 28: true, 29: true, 30: true, 31: true, 32: true, 33: true, 34: true, 35: true, 36: true, 37: true, 38: true, 39: true, 40: true, 41: true, 42: true, 43: true, 44: true, 45: true, 46: true, 47: true, 48: true, 49: true, 50: true, 51: true, 52: true, 53: true, 54: true, 55: true, 56: true, 57: true, 58: true, 59: true, 60: true, 61: true, 62: true, 63: true, 64: true, 65: true, 66: true, 67: true, 68: true, 69: true, 70: true, 71: true, 72: true, 73: true, 74: true, 75: true, 76: true, 77: true, 78: true, 79: true, 80: true, 81: true, 82: true, 83: true, 84: true, 85: true, 86: true, 87: true, 88: true, 89: true, 90: true, 91: true, 92: true, 93: true, 94: true, 95: true, 96: true, 97: true, 98: true, 99: true, 100: true, 101: true, 102: true, 103: true, 104: true, 105: true, 106: true, 107: true, 108: true, 109: true, 110: true, 111: true, 112: true, 113: true, 114: true, 115: true, 116: true, 117: true, 118: true, 119: true, 120: true, 121: true, 122: true, 123: true, 124: true, 125: true, 126: true, 127: true, 128: true, 129: true, 130: false},
 }
 
-var pattern15 = pattern{
+var pattern17 = pattern{
 	source:  "^urn:assay:[a-z][a-z_.]*:[1-9][0-9]{0,3}$",
 	width:   12,
 	classes: &[256]uint8{46: 1, 48: 2, 49: 3, 50: 3, 51: 3, 52: 3, 53: 3, 54: 3, 55: 3, 56: 3, 57: 3, 58: 4, 95: 1, 97: 5, 98: 6, 99: 6, 100: 6, 101: 6, 102: 6, 103: 6, 104: 6, 105: 6, 106: 6, 107: 6, 108: 6, 109: 6, 110: 7, 111: 6, 112: 6, 113: 6, 114: 8, 115: 9, 116: 6, 117: 10, 118: 6, 119: 6, 120: 6, 121: 11, 122: 6},
@@ -477,19 +721,7 @@ var pattern15 = pattern{
 	final: []bool{14: true, 15: true, 16: true, 17: true, 18: false},
 }
 
-var pattern16 = pattern{
-	source:  "^[0-9]{1,20}$",
-	width:   2,
-	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1},
-	next: []uint16{
-		0, 0, 0, 4, 0, 6, 0, 8, 0, 10, 0, 12, 0, 14, 0, 16,
-		0, 18, 0, 20, 0, 22, 0, 24, 0, 26, 0, 28, 0, 30, 0, 32,
-		0, 34, 0, 36, 0, 38, 0, 40, 0, 42, 0, 0,
-	},
-	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: false},
-}
-
-var pattern17 = pattern{
+var pattern18 = pattern{
 	source:  "^[a-z][a-z_]*(\\.[a-z][a-z_]*)+$",
 	width:   4,
 	classes: &[256]uint8{46: 1, 95: 2, 97: 3, 98: 3, 99: 3, 100: 3, 101: 3, 102: 3, 103: 3, 104: 3, 105: 3, 106: 3, 107: 3, 108: 3, 109: 3, 110: 3, 111: 3, 112: 3, 113: 3, 114: 3, 115: 3, 116: 3, 117: 3, 118: 3, 119: 3, 120: 3, 121: 3, 122: 3},
@@ -499,7 +731,7 @@ var pattern17 = pattern{
 	final: []bool{4: true, 5: false},
 }
 
-var pattern18 = pattern{
+var pattern19 = pattern{
 	source:  "^[a-z0-9]{1,20}$",
 	width:   2,
 	classes: &[256]uint8{48: 1, 49: 1, 50: 1, 51: 1, 52: 1, 53: 1, 54: 1, 55: 1, 56: 1, 57: 1, 97: 1, 98: 1, 99: 1, 100: 1, 101: 1, 102: 1, 103: 1, 104: 1, 105: 1, 106: 1, 107: 1, 108: 1, 109: 1, 110: 1, 111: 1, 112: 1, 113: 1, 114: 1, 115: 1, 116: 1, 117: 1, 118: 1, 119: 1, 120: 1, 121: 1, 122: 1},
@@ -511,7 +743,7 @@ var pattern18 = pattern{
 	final: []bool{2: true, 3: true, 4: true, 5: true, 6: true, 7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true, 17: true, 18: true, 19: true, 20: true, 21: true, 22: false},
 }
 
-func (s *scan) auditSampled() bool {
+func (s *scan) abductionCompleted() bool {
 	start, ok := s.enter('{', "an object")
 	if !ok {
 		return false
@@ -520,27 +752,21 @@ func (s *scan) auditSampled() bool {
 	for s.more('}') {
 		name, off := s.name()
 		switch string(name) {
-		case "closed_seq":
-			s.once(&seen, 5)
-			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		case "abduction_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "claim_ids":
+			s.once(&seen, 2)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
-		case "method":
+		case "cost":
 			s.once(&seen, 3)
-			ok = s.text(1, 256)
-		case "namespace":
-			s.once(&seen, 2)
-			ok = s.match(&pattern1, 0, 70)
-		case "seed":
+			ok = s.null() || s.commonCost()
+		case "set_id":
 			s.once(&seen, 4)
-			ok = s.match(&pattern2, 0, 64)
-		case "strata":
-			s.once(&seen, 6)
-			ok = s.array(1, 8, (*scan).auditSampledStrataItem)
-		case "week":
-			s.once(&seen, 1)
-			ok = s.match(&pattern3, 0, 8)
+			ok = s.null() || s.match(&pattern0, 0, 128)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -548,9 +774,9 @@ func (s *scan) auditSampled() bool {
 			return false
 		}
 	}
-	const required = 1<<7 - 1
+	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words5)
+		return s.missing(start, seen, required, words1)
 	}
 	return true
 }
@@ -638,6 +864,359 @@ func (s *scan) commonCost() bool {
 	return true
 }
 
+func (s *scan) abductionFailed() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "abduction_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "code":
+			s.once(&seen, 2)
+			ok = s.match(&pattern1, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "cost":
+			s.once(&seen, 3)
+			ok = s.null() || s.commonCost()
+		case "error":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(0, 2000)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words2)
+	}
+	return true
+}
+
+func (s *scan) abductionStarted() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "abduction_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "evidence_ids":
+			s.once(&seen, 2)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "mode":
+			s.once(&seen, 3)
+			ok = s.null() || s.enum(words3)
+		case "module":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(1, 256)
+		case "question_id":
+			s.once(&seen, 5)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words1)
+	}
+	return true
+}
+
+func (s *scan) approvalGranted() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "approval_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "limit":
+			s.once(&seen, 2)
+			ok = s.null() || s.commonLimit()
+		case "note":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(0, 2000)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words4)
+	}
+	return true
+}
+
+func (s *scan) commonLimit() bool {
+	_, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cost_usd":
+			s.once(&seen, 0)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "seconds":
+			s.once(&seen, 1)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "steps":
+			s.once(&seen, 2)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "tokens":
+			s.once(&seen, 3)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "tool_calls":
+			s.once(&seen, 4)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "until":
+			s.once(&seen, 5)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scan) approvalRequested() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "approval_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "limit":
+			s.once(&seen, 4)
+			ok = s.null() || s.commonLimit()
+		case "what":
+			s.once(&seen, 2)
+			ok = s.text(0, 2000)
+		case "why":
+			s.once(&seen, 3)
+			ok = s.text(0, 2000)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words5)
+	}
+	return true
+}
+
+func (s *scan) auditLabelled() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "abduction_warranted":
+			s.once(&seen, 6)
+			ok = s.null() || s.boolean()
+		case "blind":
+			s.once(&seen, 4)
+			ok = s.boolean()
+		case "commitment_supported":
+			s.once(&seen, 7)
+			ok = s.null() || s.boolean()
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "contradiction_valid":
+			s.once(&seen, 8)
+			ok = s.null() || s.boolean()
+		case "disposition_correct":
+			s.once(&seen, 9)
+			ok = s.null() || s.boolean()
+		case "edge":
+			s.once(&seen, 10)
+			ok = s.null() || s.auditLabelledEdge()
+		case "eligible":
+			s.once(&seen, 11)
+			ok = s.null() || s.boolean()
+		case "id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "kind":
+			s.once(&seen, 1)
+			ok = s.enum(words9)
+		case "lineage_preserved":
+			s.once(&seen, 12)
+			ok = s.null() || s.boolean()
+		case "note":
+			s.once(&seen, 13)
+			ok = s.null() || s.text(0, 2000)
+		case "rater":
+			s.once(&seen, 3)
+			ok = s.text(1, 256)
+		case "revision_correct":
+			s.once(&seen, 14)
+			ok = s.null() || s.boolean()
+		case "revision_required":
+			s.once(&seen, 15)
+			ok = s.null() || s.boolean()
+		case "rubric_version":
+			s.once(&seen, 5)
+			ok = s.text(1, 256)
+		case "sample_seq":
+			s.once(&seen, 16)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		case "stratum":
+			s.once(&seen, 17)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<6 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words10)
+	}
+	return true
+}
+
+func (s *scan) auditLabelledEdge() bool {
+	_, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "direction":
+			s.once(&seen, 0)
+			ok = s.null() || s.enum(words6)
+		case "keeps_confidence":
+			s.once(&seen, 1)
+			ok = s.null() || s.boolean()
+		case "keeps_contrary":
+			s.once(&seen, 2)
+			ok = s.null() || s.boolean()
+		case "keeps_scope":
+			s.once(&seen, 3)
+			ok = s.null() || s.boolean()
+		case "keeps_source":
+			s.once(&seen, 4)
+			ok = s.null() || s.boolean()
+		case "keeps_time":
+			s.once(&seen, 5)
+			ok = s.null() || s.boolean()
+		case "mechanism":
+			s.once(&seen, 6)
+			ok = s.null() || s.enum(words7)
+		case "relation_kind":
+			s.once(&seen, 7)
+			ok = s.null() || s.enum(words8)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scan) auditSampled() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "closed_seq":
+			s.once(&seen, 5)
+			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "method":
+			s.once(&seen, 3)
+			ok = s.text(1, 256)
+		case "namespace":
+			s.once(&seen, 2)
+			ok = s.match(&pattern3, 0, 70)
+		case "seed":
+			s.once(&seen, 4)
+			ok = s.match(&pattern4, 0, 64)
+		case "strata":
+			s.once(&seen, 6)
+			ok = s.array(1, 8, (*scan).auditSampledStrataItem)
+		case "week":
+			s.once(&seen, 1)
+			ok = s.match(&pattern5, 0, 8)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<7 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words15)
+	}
+	return true
+}
+
 func (s *scan) auditSampledStrataItem() bool {
 	start, ok := s.enter('{', "an object")
 	if !ok {
@@ -655,7 +1234,7 @@ func (s *scan) auditSampledStrataItem() bool {
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 		case "stratum":
 			s.once(&seen, 0)
-			ok = s.enum(words3)
+			ok = s.enum(words13)
 		case "unlisted":
 			s.once(&seen, 2)
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
@@ -671,7 +1250,7 @@ func (s *scan) auditSampledStrataItem() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words4)
+		return s.missing(start, seen, required, words14)
 	}
 	return true
 }
@@ -690,7 +1269,7 @@ func (s *scan) auditSampledStrataItemCasesItem() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "kind":
 			s.once(&seen, 0)
-			ok = s.enum(words1)
+			ok = s.enum(words11)
 		case "seq":
 			s.once(&seen, 2)
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -703,12 +1282,12 @@ func (s *scan) auditSampledStrataItemCasesItem() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words2)
+		return s.missing(start, seen, required, words12)
 	}
 	return true
 }
 
-func (s *scan) blobErased() bool {
+func (s *scan) beliefChallenged() bool {
 	start, ok := s.enter('{', "an object")
 	if !ok {
 		return false
@@ -717,274 +1296,27 @@ func (s *scan) blobErased() bool {
 	for s.more('}') {
 		name, off := s.name()
 		switch string(name) {
-		case "context":
-			s.once(&seen, 0)
-			ok = s.commonContext()
-		case "reason":
+		case "belief_id":
 			s.once(&seen, 2)
-			ok = s.match(&pattern4, 0, 64)
-		case "ref":
-			s.once(&seen, 1)
-			ok = s.match(&pattern5, 0, 71)
-		default:
-			ok = s.unknown(name, off)
-		}
-		if !ok {
-			return false
-		}
-	}
-	const required = 1<<3 - 1
-	if seen&required != required {
-		return s.missing(start, seen, required, words6)
-	}
-	return true
-}
-
-func (s *scan) canaryEnded() bool {
-	start, ok := s.enter('{', "an object")
-	if !ok {
-		return false
-	}
-	var seen uint64
-	for s.more('}') {
-		name, off := s.name()
-		switch string(name) {
-		case "canary_id":
+			ok = s.match(&pattern0, 0, 128)
+		case "challenge_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
-		case "reason":
-			s.once(&seen, 2)
-			ok = s.match(&pattern4, 0, 64)
-		default:
-			ok = s.unknown(name, off)
-		}
-		if !ok {
-			return false
-		}
-	}
-	const required = 1<<3 - 1
-	if seen&required != required {
-		return s.missing(start, seen, required, words7)
-	}
-	return true
-}
-
-func (s *scan) canaryStarted() bool {
-	start, ok := s.enter('{', "an object")
-	if !ok {
-		return false
-	}
-	var seen uint64
-	for s.more('}') {
-		name, off := s.name()
-		switch string(name) {
-		case "actions":
+		case "contradiction_id":
 			s.once(&seen, 3)
-			ok = s.array(1, 64, (*scan).canaryStartedActionsItem)
-		case "canary_id":
-			s.once(&seen, 1)
-			ok = s.match(&pattern0, 0, 128)
-		case "cap_per_week":
-			s.once(&seen, 4)
-			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
-		case "context":
-			s.once(&seen, 0)
-			ok = s.commonContext()
-		case "criteria":
-			s.once(&seen, 5)
-			ok = s.array(1, 16, (*scan).canaryStartedCriteriaItem)
-		case "policy":
-			s.once(&seen, 2)
-			ok = s.text(1, 256)
-		default:
-			ok = s.unknown(name, off)
-		}
-		if !ok {
-			return false
-		}
-	}
-	const required = 1<<6 - 1
-	if seen&required != required {
-		return s.missing(start, seen, required, words11)
-	}
-	return true
-}
-
-func (s *scan) canaryStartedActionsItem() bool {
-	start, ok := s.enter('{', "an object")
-	if !ok {
-		return false
-	}
-	var seen uint64
-	for s.more('}') {
-		name, off := s.name()
-		switch string(name) {
-		case "reversible":
-			s.once(&seen, 1)
-			ok = s.boolean()
-		case "target":
-			s.once(&seen, 2)
-			ok = s.null() || s.text(1, 256)
-		case "tool":
-			s.once(&seen, 0)
-			ok = s.text(1, 256)
-		default:
-			ok = s.unknown(name, off)
-		}
-		if !ok {
-			return false
-		}
-	}
-	const required = 1<<2 - 1
-	if seen&required != required {
-		return s.missing(start, seen, required, words8)
-	}
-	return true
-}
-
-func (s *scan) canaryStartedCriteriaItem() bool {
-	start, ok := s.enter('{', "an object")
-	if !ok {
-		return false
-	}
-	var seen uint64
-	for s.more('}') {
-		name, off := s.name()
-		switch string(name) {
-		case "baseline":
-			s.once(&seen, 1)
-			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
-		case "metric":
-			s.once(&seen, 0)
-			ok = s.enum(words9)
-		case "min_n":
-			s.once(&seen, 2)
-			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
-		case "threshold":
-			s.once(&seen, 3)
-			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
-		case "tool":
-			s.once(&seen, 4)
-			ok = s.null() || s.text(1, 256)
-		case "window_s":
-			s.once(&seen, 5)
-			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
-		default:
-			ok = s.unknown(name, off)
-		}
-		if !ok {
-			return false
-		}
-	}
-	const required = 1<<1 - 1
-	if seen&required != required {
-		return s.missing(start, seen, required, words10)
-	}
-	return true
-}
-
-func (s *scan) claimRecorded() bool {
-	start, ok := s.enter('{', "an object")
-	if !ok {
-		return false
-	}
-	var seen uint64
-	var given uint64
-	for s.more('}') {
-		name, off := s.name()
-		switch string(name) {
-		case "action":
-			s.once(&seen, 3)
-			ok = s.null() || s.enum(words12)
-		case "assumptions":
-			s.once(&seen, 4)
-			ok = s.null() || s.array(0, 32, func(s *scan) bool { return s.text(0, 2000) })
-		case "calibrated_confidence":
-			s.once(&seen, 5)
-			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
-		case "claim_id":
-			s.once(&seen, 1)
-			ok = s.match(&pattern0, 0, 128)
-		case "competing_ids":
-			s.once(&seen, 6)
-			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
-		case "context":
-			s.once(&seen, 0)
-			ok = s.commonContext()
-		case "edge":
-			s.once(&seen, 7)
-			if s.next() != 'n' {
-				given |= 1 << 0
-			}
-			ok = s.null() || s.claimRecordedEdge()
+			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "evidence_ids":
-			s.once(&seen, 8)
-			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
-		case "evidence_snapshots":
-			s.once(&seen, 9)
-			ok = s.null() || s.array(0, 64, (*scan).claimRecordedEvidenceSnapshotsItem)
-		case "proposition":
-			s.once(&seen, 10)
-			if s.next() != 'n' {
-				given |= 1 << 1
-			}
-			ok = s.null() || s.claimRecordedProposition()
-		case "provenance":
-			s.once(&seen, 11)
-			ok = s.null() || s.commonProvenance()
-		case "raw_confidence":
-			s.once(&seen, 12)
-			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
-		case "status":
-			s.once(&seen, 2)
-			ok = s.enum(words20)
-		default:
-			ok = s.unknown(name, off)
-		}
-		if !ok {
-			return false
-		}
-	}
-	const required = 1<<3 - 1
-	if seen&required != required {
-		return s.missing(start, seen, required, words21)
-	}
-	if given == 0 || given&(given-1) != 0 {
-		return s.fail(start, CodeBadValue, "want exactly one of edge, proposition")
-	}
-	return true
-}
-
-func (s *scan) claimRecordedEdge() bool {
-	start, ok := s.enter('{', "an object")
-	if !ok {
-		return false
-	}
-	var seen uint64
-	for s.more('}') {
-		name, off := s.name()
-		switch string(name) {
-		case "cause":
-			s.once(&seen, 1)
-			ok = s.text(1, 256)
-		case "condition":
-			s.once(&seen, 3)
-			ok = s.null() || s.text(0, 2000)
-		case "effect":
-			s.once(&seen, 2)
-			ok = s.text(1, 256)
-		case "mediators":
 			s.once(&seen, 4)
-			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
-		case "polarity":
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "reason":
 			s.once(&seen, 5)
-			ok = s.null() || s.enum(words13)
-		case "rung":
-			s.once(&seen, 0)
-			ok = s.enum(words14)
+			ok = s.null() || s.text(0, 2000)
+		case "version":
+			s.once(&seen, 6)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -993,42 +1325,13 @@ func (s *scan) claimRecordedEdge() bool {
 		}
 	}
 	const required = 1<<3 - 1
-	if seen&required != required {
-		return s.missing(start, seen, required, words15)
-	}
-	return true
-}
-
-func (s *scan) claimRecordedEvidenceSnapshotsItem() bool {
-	start, ok := s.enter('{', "an object")
-	if !ok {
-		return false
-	}
-	var seen uint64
-	for s.more('}') {
-		name, off := s.name()
-		switch string(name) {
-		case "evidence_id":
-			s.once(&seen, 0)
-			ok = s.match(&pattern0, 0, 128)
-		case "sha256":
-			s.once(&seen, 1)
-			ok = s.match(&pattern2, 0, 64)
-		default:
-			ok = s.unknown(name, off)
-		}
-		if !ok {
-			return false
-		}
-	}
-	const required = 1<<2 - 1
 	if seen&required != required {
 		return s.missing(start, seen, required, words16)
 	}
 	return true
 }
 
-func (s *scan) claimRecordedProposition() bool {
+func (s *scan) beliefCreated() bool {
 	start, ok := s.enter('{', "an object")
 	if !ok {
 		return false
@@ -1037,18 +1340,27 @@ func (s *scan) claimRecordedProposition() bool {
 	for s.more('}') {
 		name, off := s.name()
 		switch string(name) {
-		case "scope":
-			s.once(&seen, 2)
-			ok = s.null() || s.text(0, 2000)
-		case "valid_time":
-			s.once(&seen, 3)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
-		case "value":
+		case "belief_id":
 			s.once(&seen, 1)
-			ok = s.text(0, 2000)
-		case "variable":
+			ok = s.match(&pattern0, 0, 128)
+		case "claim_id":
+			s.once(&seen, 4)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "content_sha256":
+			s.once(&seen, 3)
+			ok = s.match(&pattern4, 0, 64)
+		case "context":
 			s.once(&seen, 0)
-			ok = s.text(1, 256)
+			ok = s.commonContext()
+		case "provenance":
+			s.once(&seen, 5)
+			ok = s.null() || s.commonProvenance()
+		case "rung":
+			s.once(&seen, 6)
+			ok = s.null() || s.enum(words19)
+		case "version":
+			s.once(&seen, 2)
+			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1056,9 +1368,9 @@ func (s *scan) claimRecordedProposition() bool {
 			return false
 		}
 	}
-	const required = 1<<2 - 1
+	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words17)
+		return s.missing(start, seen, required, words20)
 	}
 	return true
 }
@@ -1074,7 +1386,7 @@ func (s *scan) commonProvenance() bool {
 		switch string(name) {
 		case "channel":
 			s.once(&seen, 0)
-			ok = s.null() || s.enum(words18)
+			ok = s.null() || s.enum(words17)
 		case "freshness":
 			s.once(&seen, 1)
 			ok = s.null() || s.commonFreshness()
@@ -1086,7 +1398,7 @@ func (s *scan) commonProvenance() bool {
 			ok = s.null() || s.commonLineage()
 		case "origin":
 			s.once(&seen, 4)
-			ok = s.null() || s.enum(words19)
+			ok = s.null() || s.enum(words18)
 		case "scope":
 			s.once(&seen, 5)
 			ok = s.null() || s.text(0, 2000)
@@ -1114,16 +1426,16 @@ func (s *scan) commonFreshness() bool {
 		switch string(name) {
 		case "observed_at":
 			s.once(&seen, 0)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
 		case "superseded_by":
 			s.once(&seen, 1)
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "valid_time":
 			s.once(&seen, 2)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
 		case "verified_at":
 			s.once(&seen, 3)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1193,6 +1505,695 @@ func (s *scan) commonSupport() bool {
 	return true
 }
 
+func (s *scan) beliefRead() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "belief_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "content_sha256":
+			s.once(&seen, 2)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "current_version":
+			s.once(&seen, 3)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		case "pending_invalidation":
+			s.once(&seen, 4)
+			ok = s.null() || s.boolean()
+		case "version":
+			s.once(&seen, 5)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words21)
+	}
+	return true
+}
+
+func (s *scan) beliefRevised() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "authorised":
+			s.once(&seen, 4)
+			ok = s.null() || s.boolean()
+		case "belief_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "challenge_id":
+			s.once(&seen, 5)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "change":
+			s.once(&seen, 2)
+			ok = s.enum(words22)
+		case "content_sha256":
+			s.once(&seen, 3)
+			ok = s.match(&pattern4, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "new_version":
+			s.once(&seen, 6)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		case "old_content_sha256":
+			s.once(&seen, 7)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "old_version":
+			s.once(&seen, 8)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		case "provenance":
+			s.once(&seen, 9)
+			ok = s.null() || s.commonProvenance()
+		case "reason":
+			s.once(&seen, 10)
+			ok = s.null() || s.text(0, 2000)
+		case "trigger_evidence_id":
+			s.once(&seen, 11)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words23)
+	}
+	return true
+}
+
+func (s *scan) beliefSuperseded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "belief_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "reason":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(0, 2000)
+		case "superseded_by":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "trigger_evidence_id":
+			s.once(&seen, 4)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "version":
+			s.once(&seen, 5)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words24)
+	}
+	return true
+}
+
+func (s *scan) beliefTransformed() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "inputs":
+			s.once(&seen, 3)
+			ok = s.array(1, 256, (*scan).beliefTransformedInputsItem)
+		case "op":
+			s.once(&seen, 2)
+			ok = s.enum(words26)
+		case "outputs":
+			s.once(&seen, 4)
+			ok = s.array(0, 256, (*scan).beliefTransformedOutputsItem)
+		case "transform_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "writer":
+			s.once(&seen, 5)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<5 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words27)
+	}
+	return true
+}
+
+func (s *scan) beliefTransformedInputsItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "belief_id":
+			s.once(&seen, 0)
+			ok = s.match(&pattern0, 0, 128)
+		case "version":
+			s.once(&seen, 1)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words25)
+	}
+	return true
+}
+
+func (s *scan) beliefTransformedOutputsItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "belief_id":
+			s.once(&seen, 0)
+			ok = s.match(&pattern0, 0, 128)
+		case "content_sha256":
+			s.once(&seen, 1)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "from":
+			s.once(&seen, 2)
+			ok = s.null() || s.array(0, 256, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "provenance":
+			s.once(&seen, 3)
+			ok = s.null() || s.commonProvenance()
+		case "version":
+			s.once(&seen, 4)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words25)
+	}
+	return true
+}
+
+func (s *scan) blobErased() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "reason":
+			s.once(&seen, 2)
+			ok = s.match(&pattern1, 0, 64)
+		case "ref":
+			s.once(&seen, 1)
+			ok = s.match(&pattern6, 0, 71)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words28)
+	}
+	return true
+}
+
+func (s *scan) canaryEnded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "canary_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "reason":
+			s.once(&seen, 2)
+			ok = s.match(&pattern1, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words29)
+	}
+	return true
+}
+
+func (s *scan) canaryStarted() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "actions":
+			s.once(&seen, 3)
+			ok = s.array(1, 64, (*scan).canaryStartedActionsItem)
+		case "canary_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "cap_per_week":
+			s.once(&seen, 4)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "criteria":
+			s.once(&seen, 5)
+			ok = s.array(1, 16, (*scan).canaryStartedCriteriaItem)
+		case "policy":
+			s.once(&seen, 2)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<6 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words33)
+	}
+	return true
+}
+
+func (s *scan) canaryStartedActionsItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "reversible":
+			s.once(&seen, 1)
+			ok = s.boolean()
+		case "target":
+			s.once(&seen, 2)
+			ok = s.null() || s.text(1, 256)
+		case "tool":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words30)
+	}
+	return true
+}
+
+func (s *scan) canaryStartedCriteriaItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "baseline":
+			s.once(&seen, 1)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "metric":
+			s.once(&seen, 0)
+			ok = s.enum(words31)
+		case "min_n":
+			s.once(&seen, 2)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "threshold":
+			s.once(&seen, 3)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "tool":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(1, 256)
+		case "window_s":
+			s.once(&seen, 5)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words32)
+	}
+	return true
+}
+
+func (s *scan) caseCommitted() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "case_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern7, 0, 64)
+		case "cohort_id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "oracle_sha256":
+			s.once(&seen, 5)
+			ok = s.match(&pattern4, 0, 64)
+		case "public_sha256":
+			s.once(&seen, 4)
+			ok = s.match(&pattern4, 0, 64)
+		case "split":
+			s.once(&seen, 3)
+			ok = s.enum(words34)
+		case "tags":
+			s.once(&seen, 6)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
+		case "world_id":
+			s.once(&seen, 7)
+			ok = s.null() || s.match(&pattern7, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<6 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words35)
+	}
+	return true
+}
+
+func (s *scan) caseRevealed() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "case_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern7, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "oracle_ref":
+			s.once(&seen, 3)
+			ok = s.match(&pattern6, 0, 71)
+		case "public_ref":
+			s.once(&seen, 4)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "salt":
+			s.once(&seen, 2)
+			ok = s.match(&pattern4, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words36)
+	}
+	return true
+}
+
+func (s *scan) claimRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	var given uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "action":
+			s.once(&seen, 3)
+			ok = s.null() || s.enum(words37)
+		case "assumptions":
+			s.once(&seen, 4)
+			ok = s.null() || s.array(0, 32, func(s *scan) bool { return s.text(0, 2000) })
+		case "calibrated_confidence":
+			s.once(&seen, 5)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "claim_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "competing_ids":
+			s.once(&seen, 6)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "edge":
+			s.once(&seen, 7)
+			if s.next() != 'n' {
+				given |= 1 << 0
+			}
+			ok = s.null() || s.claimRecordedEdge()
+		case "evidence_ids":
+			s.once(&seen, 8)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "evidence_snapshots":
+			s.once(&seen, 9)
+			ok = s.null() || s.array(0, 64, (*scan).claimRecordedEvidenceSnapshotsItem)
+		case "proposition":
+			s.once(&seen, 10)
+			if s.next() != 'n' {
+				given |= 1 << 1
+			}
+			ok = s.null() || s.claimRecordedProposition()
+		case "provenance":
+			s.once(&seen, 11)
+			ok = s.null() || s.commonProvenance()
+		case "raw_confidence":
+			s.once(&seen, 12)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "status":
+			s.once(&seen, 2)
+			ok = s.enum(words42)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words43)
+	}
+	if given == 0 || given&(given-1) != 0 {
+		return s.fail(start, CodeBadValue, "want exactly one of edge, proposition")
+	}
+	return true
+}
+
+func (s *scan) claimRecordedEdge() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cause":
+			s.once(&seen, 1)
+			ok = s.text(1, 256)
+		case "condition":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(0, 2000)
+		case "effect":
+			s.once(&seen, 2)
+			ok = s.text(1, 256)
+		case "mediators":
+			s.once(&seen, 4)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
+		case "polarity":
+			s.once(&seen, 5)
+			ok = s.null() || s.enum(words38)
+		case "rung":
+			s.once(&seen, 0)
+			ok = s.enum(words19)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words39)
+	}
+	return true
+}
+
+func (s *scan) claimRecordedEvidenceSnapshotsItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "evidence_id":
+			s.once(&seen, 0)
+			ok = s.match(&pattern0, 0, 128)
+		case "sha256":
+			s.once(&seen, 1)
+			ok = s.match(&pattern4, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words40)
+	}
+	return true
+}
+
+func (s *scan) claimRecordedProposition() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "scope":
+			s.once(&seen, 2)
+			ok = s.null() || s.text(0, 2000)
+		case "valid_time":
+			s.once(&seen, 3)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+		case "value":
+			s.once(&seen, 1)
+			ok = s.text(0, 2000)
+		case "variable":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words41)
+	}
+	return true
+}
+
 func (s *scan) claimRevised() bool {
 	start, ok := s.enter('{', "an object")
 	if !ok {
@@ -1210,10 +2211,10 @@ func (s *scan) claimRevised() bool {
 			ok = s.commonContext()
 		case "new_status":
 			s.once(&seen, 3)
-			ok = s.enum(words20)
+			ok = s.enum(words42)
 		case "old_status":
 			s.once(&seen, 2)
-			ok = s.enum(words20)
+			ok = s.enum(words42)
 		case "trigger_evidence_id":
 			s.once(&seen, 4)
 			ok = s.null() || s.match(&pattern0, 0, 128)
@@ -1226,7 +2227,7 @@ func (s *scan) claimRevised() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words22)
+		return s.missing(start, seen, required, words44)
 	}
 	return true
 }
@@ -1258,7 +2259,7 @@ func (s *scan) clockConfirmed() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words23)
+		return s.missing(start, seen, required, words45)
 	}
 	return true
 }
@@ -1280,7 +2281,7 @@ func (s *scan) clockStepped() bool {
 			ok = s.commonContext()
 		case "step_ns":
 			s.once(&seen, 2)
-			ok = s.match(&pattern7, 0, 20)
+			ok = s.match(&pattern8, 0, 20)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1290,7 +2291,7 @@ func (s *scan) clockStepped() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words24)
+		return s.missing(start, seen, required, words46)
 	}
 	return true
 }
@@ -1322,7 +2323,133 @@ func (s *scan) clockTicked() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words25)
+		return s.missing(start, seen, required, words47)
+	}
+	return true
+}
+
+func (s *scan) cohortExposed() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "candidate_id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "cohort_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "run_id":
+			s.once(&seen, 3)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words48)
+	}
+	return true
+}
+
+func (s *scan) cohortOpened() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cohort_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "expires":
+			s.once(&seen, 4)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+		case "exposure_limit":
+			s.once(&seen, 5)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "generator_commit":
+			s.once(&seen, 6)
+			ok = s.null() || s.text(1, 256)
+		case "selection_sha256":
+			s.once(&seen, 7)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "skins":
+			s.once(&seen, 8)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
+		case "split":
+			s.once(&seen, 2)
+			ok = s.enum(words34)
+		case "structures":
+			s.once(&seen, 9)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
+		case "worlds":
+			s.once(&seen, 3)
+			ok = s.array(1, 1500, func(s *scan) bool { return s.match(&pattern7, 0, 64) })
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words49)
+	}
+	return true
+}
+
+func (s *scan) cohortRetired() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cause":
+			s.once(&seen, 2)
+			ok = s.enum(words50)
+		case "cohort_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "note":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(0, 2000)
+		case "scan_id":
+			s.once(&seen, 4)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words51)
 	}
 	return true
 }
@@ -1341,7 +2468,7 @@ func (s *scan) commonAttribution() bool {
 			ok = s.null() || s.commonControls()
 		case "kind":
 			s.once(&seen, 0)
-			ok = s.enum(words27)
+			ok = s.enum(words53)
 		case "others":
 			s.once(&seen, 2)
 			ok = s.null() || s.array(0, 64, func(s *scan) bool {
@@ -1359,7 +2486,7 @@ func (s *scan) commonAttribution() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words29)
+		return s.missing(start, seen, required, words55)
 	}
 	return true
 }
@@ -1388,7 +2515,7 @@ func (s *scan) commonControls() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words26)
+		return s.missing(start, seen, required, words52)
 	}
 	return true
 }
@@ -1426,7 +2553,7 @@ func (s *scan) commonPlacebo() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words28)
+		return s.missing(start, seen, required, words54)
 	}
 	return true
 }
@@ -1442,7 +2569,7 @@ func (s *scan) commonEvidence() bool {
 		switch string(name) {
 		case "digest":
 			s.once(&seen, 1)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "outcomes":
 			s.once(&seen, 3)
 			ok = s.null() || s.array(0, 64, func(s *scan) bool {
@@ -1450,7 +2577,7 @@ func (s *scan) commonEvidence() bool {
 			})
 		case "refs":
 			s.once(&seen, 0)
-			ok = s.array(0, 512, func(s *scan) bool { return s.match(&pattern2, 0, 64) })
+			ok = s.array(0, 512, func(s *scan) bool { return s.match(&pattern4, 0, 64) })
 		case "summary":
 			s.once(&seen, 2)
 			ok = s.text(0, 2000)
@@ -1463,7 +2590,71 @@ func (s *scan) commonEvidence() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words30)
+		return s.missing(start, seen, required, words57)
+	}
+	return true
+}
+
+func (s *scan) commonExclusionsItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "case_id":
+			s.once(&seen, 0)
+			ok = s.match(&pattern7, 0, 64)
+		case "code":
+			s.once(&seen, 1)
+			ok = s.match(&pattern1, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words58)
+	}
+	return true
+}
+
+func (s *scan) commonInterval() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "high":
+			s.once(&seen, 1)
+			ok = s.float(bounds{})
+		case "level":
+			s.once(&seen, 2)
+			ok = s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "low":
+			s.once(&seen, 0)
+			ok = s.float(bounds{})
+		case "method":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words60)
 	}
 	return true
 }
@@ -1482,10 +2673,10 @@ func (s *scan) commonResolver() bool {
 			ok = s.text(1, 256)
 		case "key":
 			s.once(&seen, 2)
-			ok = s.match(&pattern8, 0, 256)
+			ok = s.match(&pattern10, 0, 256)
 		case "kind":
 			s.once(&seen, 1)
-			ok = s.enum(words33)
+			ok = s.enum(words63)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1495,7 +2686,574 @@ func (s *scan) commonResolver() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words34)
+		return s.missing(start, seen, required, words64)
+	}
+	return true
+}
+
+func (s *scan) commonSampling() bool {
+	_, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "max_tokens":
+			s.once(&seen, 0)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "seed":
+			s.once(&seen, 1)
+			ok = s.null() || s.match(&pattern9, 0, 20)
+		case "temperature":
+			s.once(&seen, 2)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "top_p":
+			s.once(&seen, 3)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scan) commonTokens() bool {
+	_, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cached":
+			s.once(&seen, 0)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "input":
+			s.once(&seen, 1)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "output":
+			s.once(&seen, 2)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scan) contradictionDetected() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "contradiction_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "detector":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(1, 256)
+		case "left":
+			s.once(&seen, 2)
+			ok = s.contradictionDetectedLeft()
+		case "right":
+			s.once(&seen, 3)
+			ok = s.contradictionDetectedRight()
+		case "scope":
+			s.once(&seen, 5)
+			ok = s.null() || s.text(0, 2000)
+		case "score":
+			s.once(&seen, 6)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "valid_time":
+			s.once(&seen, 7)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+		case "variable":
+			s.once(&seen, 8)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words69)
+	}
+	return true
+}
+
+func (s *scan) contradictionDetectedLeft() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "content_sha256":
+			s.once(&seen, 2)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "kind":
+			s.once(&seen, 0)
+			ok = s.enum(words67)
+		case "version":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words68)
+	}
+	return true
+}
+
+func (s *scan) contradictionDetectedRight() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "content_sha256":
+			s.once(&seen, 2)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "kind":
+			s.once(&seen, 0)
+			ok = s.enum(words67)
+		case "version":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words68)
+	}
+	return true
+}
+
+func (s *scan) contradictionInvestigated() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "contradiction_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "evidence_ids":
+			s.once(&seen, 2)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "finding":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(0, 2000)
+		case "next_action":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(0, 2000)
+		case "query_ids":
+			s.once(&seen, 5)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words70)
+	}
+	return true
+}
+
+func (s *scan) contradictionOwned() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "contradiction_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "next_action":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(0, 2000)
+		case "owner":
+			s.once(&seen, 2)
+			ok = s.text(1, 256)
+		case "priority":
+			s.once(&seen, 4)
+			ok = s.null() || s.enum(words71)
+		case "revisit_by":
+			s.once(&seen, 5)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words72)
+	}
+	return true
+}
+
+func (s *scan) contradictionResolved() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "belief_ids":
+			s.once(&seen, 3)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "contradiction_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "evidence_ids":
+			s.once(&seen, 4)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "reason":
+			s.once(&seen, 5)
+			ok = s.null() || s.text(0, 2000)
+		case "resolution":
+			s.once(&seen, 2)
+			ok = s.enum(words73)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words74)
+	}
+	return true
+}
+
+func (s *scan) contradictionScoped() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "contradiction_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "evidence_ids":
+			s.once(&seen, 4)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "left_scope":
+			s.once(&seen, 2)
+			ok = s.text(0, 2000)
+		case "reason":
+			s.once(&seen, 5)
+			ok = s.null() || s.text(0, 2000)
+		case "right_scope":
+			s.once(&seen, 3)
+			ok = s.text(0, 2000)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words75)
+	}
+	return true
+}
+
+func (s *scan) contradictionUnresolved() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cause":
+			s.once(&seen, 2)
+			ok = s.enum(words76)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "contradiction_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "evidence_ids":
+			s.once(&seen, 3)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "reason":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(0, 2000)
+		case "revisit_by":
+			s.once(&seen, 5)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words77)
+	}
+	return true
+}
+
+func (s *scan) controlRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "case_id":
+			s.once(&seen, 3)
+			ok = s.match(&pattern7, 0, 64)
+		case "condition":
+			s.once(&seen, 2)
+			ok = s.enum(words78)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "expected":
+			s.once(&seen, 6)
+			ok = s.null() || s.enum(words79)
+		case "graph_sha256":
+			s.once(&seen, 7)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "harness_sha256":
+			s.once(&seen, 8)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "lookup":
+			s.once(&seen, 9)
+			ok = s.null() || s.controlRecordedLookup()
+		case "outcome":
+			s.once(&seen, 5)
+			ok = s.enum(words80)
+		case "parsed":
+			s.once(&seen, 10)
+			ok = s.null() || s.controlRecordedParsed()
+		case "query_sha256":
+			s.once(&seen, 11)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "response":
+			s.once(&seen, 12)
+			ok = s.null() || s.controlRecordedResponse()
+		case "run_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "scored":
+			s.once(&seen, 13)
+			ok = s.null() || s.controlRecordedScored()
+		case "scorer_sha256":
+			s.once(&seen, 14)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "tag":
+			s.once(&seen, 4)
+			ok = s.enum(words81)
+		case "variant":
+			s.once(&seen, 15)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<6 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words82)
+	}
+	return true
+}
+
+func (s *scan) controlRecordedLookup() bool {
+	_, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "expected":
+			s.once(&seen, 0)
+			ok = s.null() || s.boolean()
+		case "ref":
+			s.once(&seen, 1)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "sha256":
+			s.once(&seen, 2)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scan) controlRecordedParsed() bool {
+	_, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "expected":
+			s.once(&seen, 0)
+			ok = s.null() || s.boolean()
+		case "ref":
+			s.once(&seen, 1)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "sha256":
+			s.once(&seen, 2)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scan) controlRecordedResponse() bool {
+	_, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "expected":
+			s.once(&seen, 0)
+			ok = s.null() || s.boolean()
+		case "ref":
+			s.once(&seen, 1)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "sha256":
+			s.once(&seen, 2)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *scan) controlRecordedScored() bool {
+	_, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "expected":
+			s.once(&seen, 0)
+			ok = s.null() || s.boolean()
+		case "ref":
+			s.once(&seen, 1)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "sha256":
+			s.once(&seen, 2)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
 	}
 	return true
 }
@@ -1521,7 +3279,7 @@ func (s *scan) criterion() bool {
 			ok = s.null() || s.array(1, 64, func(s *scan) bool { return s.criterionClause() })
 		case "allowed_lateness":
 			s.once(&seen, 4)
-			ok = s.null() || s.match(&pattern12, 0, 12)
+			ok = s.null() || s.match(&pattern14, 0, 12)
 		case "any":
 			s.once(&seen, 5)
 			if s.next() != 'n' {
@@ -1542,10 +3300,10 @@ func (s *scan) criterion() bool {
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 1})
 		case "expires_after":
 			s.once(&seen, 9)
-			ok = s.null() || s.match(&pattern12, 0, 12)
+			ok = s.null() || s.match(&pattern14, 0, 12)
 		case "max_skew":
 			s.once(&seen, 10)
-			ok = s.null() || s.match(&pattern12, 0, 12)
+			ok = s.null() || s.match(&pattern14, 0, 12)
 		case "window":
 			s.once(&seen, 1)
 			ok = s.criterionWindow()
@@ -1558,7 +3316,7 @@ func (s *scan) criterion() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words44)
+		return s.missing(start, seen, required, words91)
 	}
 	if given == 0 || given&(given-1) != 0 {
 		return s.fail(start, CodeBadValue, "want exactly one of all, any")
@@ -1577,7 +3335,7 @@ func (s *scan) criterionAction() bool {
 		switch string(name) {
 		case "execute_by":
 			s.once(&seen, 1)
-			ok = s.null() || s.match(&pattern12, 0, 12)
+			ok = s.null() || s.match(&pattern14, 0, 12)
 		case "target":
 			s.once(&seen, 2)
 			ok = s.null() || s.text(1, 256)
@@ -1593,7 +3351,7 @@ func (s *scan) criterionAction() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words36)
+		return s.missing(start, seen, required, words83)
 	}
 	return true
 }
@@ -1609,7 +3367,7 @@ func (s *scan) criterionClause() bool {
 		switch string(name) {
 		case "hold_for":
 			s.once(&seen, 4)
-			ok = s.null() || s.match(&pattern12, 0, 12)
+			ok = s.null() || s.match(&pattern14, 0, 12)
 		case "labels":
 			s.once(&seen, 5)
 			ok = s.null() || s.criterionLabels()
@@ -1618,16 +3376,16 @@ func (s *scan) criterionClause() bool {
 			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 1000000000})
 		case "op":
 			s.once(&seen, 2)
-			ok = s.enum(words37)
+			ok = s.enum(words84)
 		case "q":
 			s.once(&seen, 7)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "reduce":
 			s.once(&seen, 1)
-			ok = s.enum(words38)
+			ok = s.enum(words85)
 		case "signal":
 			s.once(&seen, 0)
-			ok = s.match(&pattern14, 0, 128)
+			ok = s.match(&pattern16, 0, 128)
 		case "value":
 			s.once(&seen, 3)
 			ok = s.float(bounds{})
@@ -1640,7 +3398,7 @@ func (s *scan) criterionClause() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words39)
+		return s.missing(start, seen, required, words86)
 	}
 	return true
 }
@@ -1658,7 +3416,7 @@ func (s *scan) criterionLabels() bool {
 		name, off := s.name()
 		switch string(name) {
 		default:
-			ok = s.propertyName(name, start, off, &pattern13, CodeBadValue) && s.text(0, 256)
+			ok = s.propertyName(name, start, off, &pattern15, CodeBadValue) && s.text(0, 256)
 		}
 		if !ok {
 			return false
@@ -1678,16 +3436,16 @@ func (s *scan) criterionBaseline() bool {
 		switch string(name) {
 		case "length":
 			s.once(&seen, 0)
-			ok = s.match(&pattern12, 0, 12)
+			ok = s.match(&pattern14, 0, 12)
 		case "op":
 			s.once(&seen, 2)
-			ok = s.enum(words37)
+			ok = s.enum(words84)
 		case "q":
 			s.once(&seen, 4)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "reduce":
 			s.once(&seen, 1)
-			ok = s.enum(words38)
+			ok = s.enum(words85)
 		case "value":
 			s.once(&seen, 3)
 			ok = s.float(bounds{})
@@ -1700,7 +3458,7 @@ func (s *scan) criterionBaseline() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words40)
+		return s.missing(start, seen, required, words87)
 	}
 	return true
 }
@@ -1726,7 +3484,7 @@ func (s *scan) criterionControlsItem() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words41)
+		return s.missing(start, seen, required, words88)
 	}
 	return true
 }
@@ -1742,13 +3500,13 @@ func (s *scan) criterionCoverage() bool {
 		switch string(name) {
 		case "heartbeat":
 			s.once(&seen, 0)
-			ok = s.null() || s.match(&pattern14, 0, 128)
+			ok = s.null() || s.match(&pattern16, 0, 128)
 		case "interval":
 			s.once(&seen, 1)
-			ok = s.null() || s.match(&pattern12, 0, 12)
+			ok = s.null() || s.match(&pattern14, 0, 12)
 		case "max_gap":
 			s.once(&seen, 2)
-			ok = s.null() || s.match(&pattern12, 0, 12)
+			ok = s.null() || s.match(&pattern14, 0, 12)
 		case "min":
 			s.once(&seen, 3)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
@@ -1773,13 +3531,13 @@ func (s *scan) criterionWindow() bool {
 		switch string(name) {
 		case "anchor":
 			s.once(&seen, 0)
-			ok = s.enum(words42)
+			ok = s.enum(words89)
 		case "length":
 			s.once(&seen, 1)
-			ok = s.match(&pattern12, 0, 12)
+			ok = s.match(&pattern14, 0, 12)
 		case "offset":
 			s.once(&seen, 2)
-			ok = s.null() || s.match(&pattern12, 0, 12)
+			ok = s.null() || s.match(&pattern14, 0, 12)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1789,7 +3547,113 @@ func (s *scan) criterionWindow() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words43)
+		return s.missing(start, seen, required, words90)
+	}
+	return true
+}
+
+func (s *scan) decisionRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "analysis_sha256":
+			s.once(&seen, 4)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "candidate_id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "cohort_id":
+			s.once(&seen, 5)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "decision":
+			s.once(&seen, 3)
+			ok = s.enum(words92)
+		case "decision_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "estimate":
+			s.once(&seen, 6)
+			ok = s.null() || s.float(bounds{})
+		case "guardrails":
+			s.once(&seen, 7)
+			ok = s.null() || s.array(0, 32, (*scan).decisionRecordedGuardrailsItem)
+		case "interval":
+			s.once(&seen, 8)
+			ok = s.null() || s.commonInterval()
+		case "metric":
+			s.once(&seen, 9)
+			ok = s.null() || s.text(1, 256)
+		case "n":
+			s.once(&seen, 10)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "prereg_id":
+			s.once(&seen, 11)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "reason":
+			s.once(&seen, 12)
+			ok = s.null() || s.text(0, 2000)
+		case "result_ref":
+			s.once(&seen, 13)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "run_ids":
+			s.once(&seen, 14)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words93)
+	}
+	return true
+}
+
+func (s *scan) decisionRecordedGuardrailsItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "estimate":
+			s.once(&seen, 1)
+			ok = s.null() || s.float(bounds{})
+		case "held":
+			s.once(&seen, 2)
+			ok = s.null() || s.boolean()
+		case "interval":
+			s.once(&seen, 3)
+			ok = s.null() || s.commonInterval()
+		case "margin":
+			s.once(&seen, 4)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "metric":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words32)
 	}
 	return true
 }
@@ -1833,7 +3697,7 @@ func (s *scan) detectorScanned() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words46)
+		return s.missing(start, seen, required, words95)
 	}
 	return true
 }
@@ -1868,7 +3732,7 @@ func (s *scan) detectorScannedStrataItem() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words45)
+		return s.missing(start, seen, required, words94)
 	}
 	return true
 }
@@ -1898,21 +3762,21 @@ func (s *scan) envelope() bool {
 			ok = s.data()
 		case "datacontenttype":
 			s.once(&seen, 9)
-			ok = s.enum(words47)
+			ok = s.enum(words96)
 		case "dataref":
 			s.once(&seen, 10)
 			ok = s.text(1, 512)
 		case "dataschema":
 			s.once(&seen, 5)
 			s.found.dataschema = s.i
-			ok = s.match(&pattern15, 0, 128)
+			ok = s.match(&pattern17, 0, 128)
 		case "episodeid":
 			s.once(&seen, 11)
 			ok = s.text(1, 128)
 		case "id":
 			s.once(&seen, 1)
 			s.found.id = s.i
-			ok = s.match(&pattern11, 0, 36)
+			ok = s.match(&pattern13, 0, 36)
 		case "sequence":
 			s.once(&seen, 12)
 			ok = s.envelopeSequence()
@@ -1921,20 +3785,20 @@ func (s *scan) envelope() bool {
 			ok = s.text(1, 256)
 		case "specversion":
 			s.once(&seen, 0)
-			ok = s.enum(words48)
+			ok = s.enum(words97)
 		case "subject":
 			s.once(&seen, 13)
 			ok = s.text(1, 256)
 		case "time":
 			s.once(&seen, 4)
 			s.found.time = s.i
-			ok = s.timestamp(&pattern6, 0, 35)
+			ok = s.timestamp(&pattern2, 0, 35)
 		case "type":
 			s.once(&seen, 3)
 			s.found.typ = s.i
-			ok = s.match(&pattern17, 0, 64)
+			ok = s.match(&pattern18, 0, 64)
 		default:
-			ok = s.propertyName(name, start, off, &pattern18, CodeUnknownField) && s.envelopeOther()
+			ok = s.propertyName(name, start, off, &pattern19, CodeUnknownField) && s.envelopeOther()
 		}
 		if !ok {
 			return false
@@ -1942,7 +3806,7 @@ func (s *scan) envelope() bool {
 	}
 	const required = 1<<7 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words49)
+		return s.missing(start, seen, required, words98)
 	}
 	return true
 }
@@ -1950,7 +3814,7 @@ func (s *scan) envelope() bool {
 func (s *scan) envelopeSequence() bool {
 	switch s.next() {
 	case '"':
-		return s.match(&pattern16, 0, 20)
+		return s.match(&pattern9, 0, 20)
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 	}
@@ -1967,6 +3831,104 @@ func (s *scan) envelopeOther() bool {
 		return s.integer(bounds{})
 	}
 	return s.fail(s.i, CodeWrongType, "want one of: string, boolean, integer")
+}
+
+func (s *scan) episodeRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "arm":
+			s.once(&seen, 1)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "cached_input_tokens":
+			s.once(&seen, 2)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "client":
+			s.once(&seen, 3)
+			ok = s.null() || s.text(1, 256)
+		case "client_version":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(1, 256)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "correct":
+			s.once(&seen, 5)
+			ok = s.null() || s.boolean()
+		case "cost_usd":
+			s.once(&seen, 6)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "delivered_tokens":
+			s.once(&seen, 7)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "finding_ids":
+			s.once(&seen, 8)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "injection_id":
+			s.once(&seen, 9)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "join":
+			s.once(&seen, 10)
+			ok = s.null() || s.enum(words99)
+		case "latency_ms":
+			s.once(&seen, 11)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "model":
+			s.once(&seen, 12)
+			ok = s.null() || s.text(1, 256)
+		case "model_version":
+			s.once(&seen, 13)
+			ok = s.null() || s.text(1, 256)
+		case "output_tokens":
+			s.once(&seen, 14)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "pair_id":
+			s.once(&seen, 15)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "run_id":
+			s.once(&seen, 16)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "session_id":
+			s.once(&seen, 17)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "shadow_finding_ids":
+			s.once(&seen, 18)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "shadow_tokens":
+			s.once(&seen, 19)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "success":
+			s.once(&seen, 20)
+			ok = s.null() || s.boolean()
+		case "task_id":
+			s.once(&seen, 21)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "total_tokens":
+			s.once(&seen, 22)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "turn_id":
+			s.once(&seen, 23)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "uncached_input_tokens":
+			s.once(&seen, 24)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words100)
+	}
+	return true
 }
 
 func (s *scan) evidenceDelivered() bool {
@@ -1986,13 +3948,13 @@ func (s *scan) evidenceDelivered() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "observed_at":
 			s.once(&seen, 4)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
 		case "scope":
 			s.once(&seen, 5)
 			ok = s.null() || s.text(0, 2000)
 		case "sha256":
 			s.once(&seen, 3)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "source_id":
 			s.once(&seen, 2)
 			ok = s.match(&pattern0, 0, 128)
@@ -2008,7 +3970,7 @@ func (s *scan) evidenceDelivered() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words50)
+		return s.missing(start, seen, required, words101)
 	}
 	return true
 }
@@ -2040,7 +4002,7 @@ func (s *scan) experimentExecuted() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words51)
+		return s.missing(start, seen, required, words102)
 	}
 	return true
 }
@@ -2075,7 +4037,7 @@ func (s *scan) experimentObserved() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words52)
+		return s.missing(start, seen, required, words103)
 	}
 	return true
 }
@@ -2113,7 +4075,7 @@ func (s *scan) experimentProposed() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words54)
+		return s.missing(start, seen, required, words105)
 	}
 	return true
 }
@@ -2142,7 +4104,192 @@ func (s *scan) experimentProposedPredictedItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words53)
+		return s.missing(start, seen, required, words104)
+	}
+	return true
+}
+
+func (s *scan) findingDelivered() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "finding_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "injection_id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "score":
+			s.once(&seen, 3)
+			ok = s.null() || s.float(bounds{})
+		case "session_id":
+			s.once(&seen, 4)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "tokens":
+			s.once(&seen, 5)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "turn_id":
+			s.once(&seen, 6)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words106)
+	}
+	return true
+}
+
+func (s *scan) findingRated() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "finding_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "injection_id":
+			s.once(&seen, 3)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "note":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(0, 2000)
+		case "rater":
+			s.once(&seen, 5)
+			ok = s.null() || s.text(1, 256)
+		case "rating":
+			s.once(&seen, 2)
+			ok = s.enum(words107)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words108)
+	}
+	return true
+}
+
+func (s *scan) findingWithheld() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cause":
+			s.once(&seen, 2)
+			ok = s.enum(words109)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "finding_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "score":
+			s.once(&seen, 3)
+			ok = s.null() || s.float(bounds{})
+		case "session_id":
+			s.once(&seen, 4)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "shadow_tokens":
+			s.once(&seen, 5)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "turn_id":
+			s.once(&seen, 6)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words110)
+	}
+	return true
+}
+
+func (s *scan) findingWritten() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "anchors":
+			s.once(&seen, 3)
+			ok = s.array(1, 64, func(s *scan) bool { return s.text(1, 256) })
+		case "applicability":
+			s.once(&seen, 5)
+			ok = s.text(0, 2000)
+		case "claim":
+			s.once(&seen, 2)
+			ok = s.text(0, 2000)
+		case "claim_sha256":
+			s.once(&seen, 9)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "confidence_label":
+			s.once(&seen, 6)
+			ok = s.enum(words111)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "evidence":
+			s.once(&seen, 4)
+			ok = s.text(0, 2000)
+		case "evidence_ids":
+			s.once(&seen, 10)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "finding_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "invalidators":
+			s.once(&seen, 8)
+			ok = s.array(0, 32, func(s *scan) bool { return s.text(0, 2000) })
+		case "scope":
+			s.once(&seen, 7)
+			ok = s.enum(words112)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<9 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words113)
 	}
 	return true
 }
@@ -2170,10 +4317,10 @@ func (s *scan) fixRechecked() bool {
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
 		case "result":
 			s.once(&seen, 2)
-			ok = s.enum(words55)
+			ok = s.enum(words114)
 		case "source":
 			s.once(&seen, 3)
-			ok = s.enum(words32)
+			ok = s.enum(words62)
 		case "tool_call_id":
 			s.once(&seen, 6)
 			ok = s.null() || s.match(&pattern0, 0, 128)
@@ -2186,7 +4333,54 @@ func (s *scan) fixRechecked() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words56)
+		return s.missing(start, seen, required, words115)
+	}
+	return true
+}
+
+func (s *scan) flagChanged() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "applies_to":
+			s.once(&seen, 3)
+			ok = s.null() || s.match(&pattern3, 0, 70)
+		case "config_sha256":
+			s.once(&seen, 4)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "decision_id":
+			s.once(&seen, 5)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "flag":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "new_value":
+			s.once(&seen, 2)
+			ok = s.text(1, 256)
+		case "old_value":
+			s.once(&seen, 6)
+			ok = s.null() || s.text(1, 256)
+		case "reason":
+			s.once(&seen, 7)
+			ok = s.null() || s.text(0, 2000)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words116)
 	}
 	return true
 }
@@ -2202,7 +4396,7 @@ func (s *scan) gateChosen() bool {
 		switch string(name) {
 		case "action":
 			s.once(&seen, 1)
-			ok = s.enum(words12)
+			ok = s.enum(words37)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
@@ -2221,7 +4415,7 @@ func (s *scan) gateChosen() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words57)
+		return s.missing(start, seen, required, words117)
 	}
 	return true
 }
@@ -2247,32 +4441,38 @@ func (s *scan) graphWritten() bool {
 		case "contrary_ids":
 			s.once(&seen, 5)
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "edge_id":
+			s.once(&seen, 6)
+			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "effect":
 			s.once(&seen, 3)
 			ok = s.text(1, 256)
 		case "observed_at":
-			s.once(&seen, 6)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+			s.once(&seen, 7)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
 		case "op":
 			s.once(&seen, 1)
-			ok = s.enum(words58)
+			ok = s.enum(words118)
 		case "polarity":
-			s.once(&seen, 7)
-			ok = s.null() || s.enum(words13)
-		case "relation_kind":
 			s.once(&seen, 8)
+			ok = s.null() || s.enum(words38)
+		case "provenance":
+			s.once(&seen, 9)
+			ok = s.null() || s.commonProvenance()
+		case "relation_kind":
+			s.once(&seen, 10)
 			ok = s.null() || s.text(1, 256)
 		case "scope":
-			s.once(&seen, 9)
+			s.once(&seen, 11)
 			ok = s.null() || s.text(0, 2000)
 		case "source_claim_id":
-			s.once(&seen, 10)
+			s.once(&seen, 12)
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "source_id":
-			s.once(&seen, 11)
+			s.once(&seen, 13)
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "status":
-			s.once(&seen, 12)
+			s.once(&seen, 14)
 			ok = s.null() || s.text(1, 256)
 		default:
 			ok = s.unknown(name, off)
@@ -2283,7 +4483,7 @@ func (s *scan) graphWritten() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words59)
+		return s.missing(start, seen, required, words119)
 	}
 	return true
 }
@@ -2324,7 +4524,7 @@ func (s *scan) hypothesesRecorded() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words62)
+		return s.missing(start, seen, required, words122)
 	}
 	return true
 }
@@ -2366,7 +4566,7 @@ func (s *scan) hypothesesRecordedAlternativesItem() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words61)
+		return s.missing(start, seen, required, words121)
 	}
 	if given == 0 || given&(given-1) != 0 {
 		return s.fail(start, CodeBadValue, "want exactly one of edge, proposition")
@@ -2398,7 +4598,7 @@ func (s *scan) hypothesesRecordedAlternativesItemEdge() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words60)
+		return s.missing(start, seen, required, words120)
 	}
 	return true
 }
@@ -2427,7 +4627,7 @@ func (s *scan) hypothesesRecordedAlternativesItemProposition() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words17)
+		return s.missing(start, seen, required, words41)
 	}
 	return true
 }
@@ -2443,7 +4643,7 @@ func (s *scan) intakeRejected() bool {
 		switch string(name) {
 		case "code":
 			s.once(&seen, 2)
-			ok = s.match(&pattern4, 0, 64)
+			ok = s.match(&pattern1, 0, 64)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
@@ -2452,16 +4652,16 @@ func (s *scan) intakeRejected() bool {
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		case "event_id":
 			s.once(&seen, 5)
-			ok = s.null() || s.match(&pattern11, 0, 36)
+			ok = s.null() || s.match(&pattern13, 0, 36)
 		case "hmac":
 			s.once(&seen, 6)
-			ok = s.null() || s.match(&pattern2, 0, 64)
+			ok = s.null() || s.match(&pattern4, 0, 64)
 		case "pointer":
 			s.once(&seen, 7)
 			ok = s.null() || s.text(0, 1024)
 		case "principal":
 			s.once(&seen, 1)
-			ok = s.match(&pattern9, 0, 65)
+			ok = s.match(&pattern11, 0, 65)
 		case "size":
 			s.once(&seen, 3)
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
@@ -2474,7 +4674,159 @@ func (s *scan) intakeRejected() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words63)
+		return s.missing(start, seen, required, words123)
+	}
+	return true
+}
+
+func (s *scan) isolationCounted() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "phase":
+			s.once(&seen, 2)
+			ok = s.enum(words124)
+		case "run_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "store":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(1, 256)
+		case "tables":
+			s.once(&seen, 3)
+			ok = s.array(1, 256, (*scan).isolationCountedTablesItem)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words126)
+	}
+	return true
+}
+
+func (s *scan) isolationCountedTablesItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "rows":
+			s.once(&seen, 1)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "sha256":
+			s.once(&seen, 2)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "table":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words125)
+	}
+	return true
+}
+
+func (s *scan) leakageScanned() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cohort_id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "found":
+			s.once(&seen, 5)
+			ok = s.null() || s.array(0, 256, (*scan).leakageScannedFoundItem)
+		case "hits":
+			s.once(&seen, 4)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "method":
+			s.once(&seen, 6)
+			ok = s.null() || s.text(1, 256)
+		case "not_searched":
+			s.once(&seen, 7)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
+		case "run_id":
+			s.once(&seen, 8)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "scan_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "stores":
+			s.once(&seen, 3)
+			ok = s.array(1, 64, func(s *scan) bool { return s.text(1, 256) })
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<5 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words129)
+	}
+	return true
+}
+
+func (s *scan) leakageScannedFoundItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "kind":
+			s.once(&seen, 0)
+			ok = s.enum(words127)
+		case "sha256":
+			s.once(&seen, 2)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "store":
+			s.once(&seen, 1)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words128)
 	}
 	return true
 }
@@ -2496,7 +4848,7 @@ func (s *scan) ledgerForeignAcknowledged() bool {
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		case "sha256":
 			s.once(&seen, 2)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2506,7 +4858,7 @@ func (s *scan) ledgerForeignAcknowledged() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words64)
+		return s.missing(start, seen, required, words130)
 	}
 	return true
 }
@@ -2525,22 +4877,22 @@ func (s *scan) ledgerKeyRotated() bool {
 			ok = s.commonContext()
 		case "new_key":
 			s.once(&seen, 2)
-			ok = s.match(&pattern8, 0, 256)
+			ok = s.match(&pattern10, 0, 256)
 		case "new_signature":
 			s.once(&seen, 3)
-			ok = s.match(&pattern10, 4, 256)
+			ok = s.match(&pattern12, 4, 256)
 		case "old_key":
 			s.once(&seen, 1)
-			ok = s.match(&pattern8, 0, 256)
+			ok = s.match(&pattern10, 0, 256)
 		case "old_signature":
 			s.once(&seen, 4)
-			ok = s.null() || s.match(&pattern10, 4, 256)
+			ok = s.null() || s.match(&pattern12, 4, 256)
 		case "recovery_key":
 			s.once(&seen, 5)
-			ok = s.null() || s.match(&pattern8, 0, 256)
+			ok = s.null() || s.match(&pattern10, 0, 256)
 		case "recovery_signature":
 			s.once(&seen, 6)
-			ok = s.null() || s.match(&pattern10, 4, 256)
+			ok = s.null() || s.match(&pattern12, 4, 256)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2550,7 +4902,7 @@ func (s *scan) ledgerKeyRotated() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words65)
+		return s.missing(start, seen, required, words131)
 	}
 	return true
 }
@@ -2572,13 +4924,13 @@ func (s *scan) ledgerOpened() bool {
 			ok = s.text(1, 256)
 		case "public_key":
 			s.once(&seen, 2)
-			ok = s.match(&pattern8, 0, 256)
+			ok = s.match(&pattern10, 0, 256)
 		case "recovery_key_sha256":
 			s.once(&seen, 3)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "schema_sha256":
 			s.once(&seen, 4)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "software":
 			s.once(&seen, 5)
 			ok = s.text(1, 256)
@@ -2594,7 +4946,7 @@ func (s *scan) ledgerOpened() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words66)
+		return s.missing(start, seen, required, words132)
 	}
 	return true
 }
@@ -2619,7 +4971,7 @@ func (s *scan) ledgerRestored() bool {
 			ok = s.commonContext()
 		case "known_root":
 			s.once(&seen, 3)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "known_size":
 			s.once(&seen, 2)
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
@@ -2635,7 +4987,51 @@ func (s *scan) ledgerRestored() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words67)
+		return s.missing(start, seen, required, words133)
+	}
+	return true
+}
+
+func (s *scan) lineageChanged() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "authorised":
+			s.once(&seen, 2)
+			ok = s.null() || s.boolean()
+		case "belief_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "new_lineage":
+			s.once(&seen, 3)
+			ok = s.null() || s.commonLineage()
+		case "old_lineage":
+			s.once(&seen, 4)
+			ok = s.null() || s.commonLineage()
+		case "reason":
+			s.once(&seen, 5)
+			ok = s.null() || s.text(0, 2000)
+		case "version":
+			s.once(&seen, 6)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words21)
 	}
 	return true
 }
@@ -2657,7 +5053,7 @@ func (s *scan) loggerStarted() bool {
 			ok = s.commonContext()
 		case "head_leaf":
 			s.once(&seen, 3)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "head_seq":
 			s.once(&seen, 2)
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -2673,7 +5069,7 @@ func (s *scan) loggerStarted() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words68)
+		return s.missing(start, seen, required, words134)
 	}
 	return true
 }
@@ -2698,7 +5094,7 @@ func (s *scan) opportunityDetected() bool {
 			ok = s.text(1, 256)
 		case "kind":
 			s.once(&seen, 2)
-			ok = s.enum(words69)
+			ok = s.enum(words61)
 		case "opportunity_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
@@ -2707,7 +5103,7 @@ func (s *scan) opportunityDetected() bool {
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
 		case "text_span_hash":
 			s.once(&seen, 5)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2717,7 +5113,63 @@ func (s *scan) opportunityDetected() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words70)
+		return s.missing(start, seen, required, words135)
+	}
+	return true
+}
+
+func (s *scan) opportunityLabelled() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "blind":
+			s.once(&seen, 4)
+			ok = s.boolean()
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "eligible":
+			s.once(&seen, 6)
+			ok = s.null() || s.boolean()
+		case "id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "kind":
+			s.once(&seen, 1)
+			ok = s.enum(words136)
+		case "note":
+			s.once(&seen, 7)
+			ok = s.null() || s.text(0, 2000)
+		case "opportunity_kind":
+			s.once(&seen, 8)
+			ok = s.null() || s.enum(words61)
+		case "rater":
+			s.once(&seen, 3)
+			ok = s.text(1, 256)
+		case "rubric_version":
+			s.once(&seen, 5)
+			ok = s.text(1, 256)
+		case "sample_seq":
+			s.once(&seen, 9)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		case "stratum":
+			s.once(&seen, 10)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<6 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words10)
 	}
 	return true
 }
@@ -2745,19 +5197,19 @@ func (s *scan) outcomeRecorded() bool {
 			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
 		case "observed_at":
 			s.once(&seen, 6)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
 		case "pred_id":
 			s.once(&seen, 7)
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "pred_principal":
 			s.once(&seen, 8)
-			ok = s.null() || s.match(&pattern9, 0, 65)
+			ok = s.null() || s.match(&pattern11, 0, 65)
 		case "source":
 			s.once(&seen, 2)
-			ok = s.enum(words32)
+			ok = s.enum(words62)
 		case "verdict":
 			s.once(&seen, 9)
-			ok = s.null() || s.enum(words71)
+			ok = s.null() || s.enum(words137)
 		case "what":
 			s.once(&seen, 1)
 			ok = s.text(0, 2000)
@@ -2770,7 +5222,7 @@ func (s *scan) outcomeRecorded() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words72)
+		return s.missing(start, seen, required, words138)
 	}
 	return true
 }
@@ -2795,13 +5247,13 @@ func (s *scan) predictionArmed() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "registry_sha256":
 			s.once(&seen, 2)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "window_end":
 			s.once(&seen, 4)
-			ok = s.timestamp(&pattern6, 0, 35)
+			ok = s.timestamp(&pattern2, 0, 35)
 		case "window_open":
 			s.once(&seen, 3)
-			ok = s.timestamp(&pattern6, 0, 35)
+			ok = s.timestamp(&pattern2, 0, 35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2811,7 +5263,7 @@ func (s *scan) predictionArmed() bool {
 	}
 	const required = 1<<6 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words73)
+		return s.missing(start, seen, required, words139)
 	}
 	return true
 }
@@ -2855,7 +5307,7 @@ func (s *scan) predictionRecorded() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words74)
+		return s.missing(start, seen, required, words140)
 	}
 	return true
 }
@@ -2874,13 +5326,13 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.commonAttribution()
 		case "cause":
 			s.once(&seen, 3)
-			ok = s.enum(words75)
+			ok = s.enum(words141)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
 		case "criterion_sha256":
 			s.once(&seen, 8)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "cut_seq":
 			s.once(&seen, 6)
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -2892,16 +5344,16 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.commonEvidence()
 		case "foreknowledge":
 			s.once(&seen, 10)
-			ok = s.enum(words31)
+			ok = s.enum(words59)
 		case "pred_id":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
 		case "reason":
 			s.once(&seen, 14)
-			ok = s.null() || s.match(&pattern4, 0, 64)
+			ok = s.null() || s.match(&pattern1, 0, 64)
 		case "registry_sha256":
 			s.once(&seen, 9)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "resolver":
 			s.once(&seen, 13)
 			ok = s.commonResolver()
@@ -2910,10 +5362,10 @@ func (s *scan) predictionResolutionAmended() bool {
 			ok = s.boolean()
 		case "supersedes":
 			s.once(&seen, 2)
-			ok = s.match(&pattern11, 0, 36)
+			ok = s.match(&pattern13, 0, 36)
 		case "verdict":
 			s.once(&seen, 4)
-			ok = s.enum(words35)
+			ok = s.enum(words66)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2923,7 +5375,7 @@ func (s *scan) predictionResolutionAmended() bool {
 	}
 	const required = 1<<14 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words76)
+		return s.missing(start, seen, required, words142)
 	}
 	return true
 }
@@ -2945,7 +5397,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.commonContext()
 		case "criterion_sha256":
 			s.once(&seen, 6)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "cut_seq":
 			s.once(&seen, 4)
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -2957,7 +5409,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.commonEvidence()
 		case "foreknowledge":
 			s.once(&seen, 8)
-			ok = s.enum(words31)
+			ok = s.enum(words59)
 		case "pointer":
 			s.once(&seen, 12)
 			ok = s.null() || s.text(0, 1024)
@@ -2966,10 +5418,10 @@ func (s *scan) predictionResolved() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "reason":
 			s.once(&seen, 13)
-			ok = s.null() || s.match(&pattern4, 0, 64)
+			ok = s.null() || s.match(&pattern1, 0, 64)
 		case "registry_sha256":
 			s.once(&seen, 7)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "resolver":
 			s.once(&seen, 11)
 			ok = s.commonResolver()
@@ -2978,7 +5430,7 @@ func (s *scan) predictionResolved() bool {
 			ok = s.boolean()
 		case "verdict":
 			s.once(&seen, 2)
-			ok = s.enum(words35)
+			ok = s.enum(words66)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -2988,7 +5440,7 @@ func (s *scan) predictionResolved() bool {
 	}
 	const required = 1<<12 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words77)
+		return s.missing(start, seen, required, words143)
 	}
 	return true
 }
@@ -3020,7 +5472,266 @@ func (s *scan) predictionWithdrawn() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words78)
+		return s.missing(start, seen, required, words144)
+	}
+	return true
+}
+
+func (s *scan) preregistrationCommitted() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "alpha":
+			s.once(&seen, 8)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "analysis_ref":
+			s.once(&seen, 9)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "analysis_sha256":
+			s.once(&seen, 7)
+			ok = s.match(&pattern4, 0, 64)
+		case "arms":
+			s.once(&seen, 2)
+			ok = s.array(2, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "candidate_id":
+			s.once(&seen, 10)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "cohort_id":
+			s.once(&seen, 11)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "config_sha256":
+			s.once(&seen, 12)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "confirmatory":
+			s.once(&seen, 13)
+			ok = s.null() || s.boolean()
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "endpoint":
+			s.once(&seen, 3)
+			ok = s.preregistrationCommittedEndpoint()
+		case "families":
+			s.once(&seen, 14)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
+		case "guardrails":
+			s.once(&seen, 4)
+			ok = s.array(0, 32, (*scan).preregistrationCommittedGuardrailsItem)
+		case "limit":
+			s.once(&seen, 15)
+			ok = s.null() || s.commonLimit()
+		case "n":
+			s.once(&seen, 5)
+			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "power":
+			s.once(&seen, 16)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "prereg_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "rollback":
+			s.once(&seen, 17)
+			ok = s.null() || s.text(0, 2000)
+		case "stopping_rule":
+			s.once(&seen, 6)
+			ok = s.text(0, 2000)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<8 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words148)
+	}
+	return true
+}
+
+func (s *scan) preregistrationCommittedEndpoint() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "better":
+			s.once(&seen, 1)
+			ok = s.enum(words145)
+		case "metric":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		case "useful_effect":
+			s.once(&seen, 2)
+			ok = s.float(bounds{hasMin: true, min: 0})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words146)
+	}
+	return true
+}
+
+func (s *scan) preregistrationCommittedGuardrailsItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "better":
+			s.once(&seen, 1)
+			ok = s.enum(words145)
+		case "margin":
+			s.once(&seen, 2)
+			ok = s.float(bounds{hasMin: true, min: 0})
+		case "metric":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words147)
+	}
+	return true
+}
+
+func (s *scan) priceRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "cached_usd_per_mtok":
+			s.once(&seen, 4)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "cpu_usd_per_hour":
+			s.once(&seen, 5)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "gpu_usd_per_hour":
+			s.once(&seen, 6)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "input_usd_per_mtok":
+			s.once(&seen, 7)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "model":
+			s.once(&seen, 2)
+			ok = s.text(1, 256)
+		case "model_version":
+			s.once(&seen, 8)
+			ok = s.null() || s.text(1, 256)
+		case "output_usd_per_mtok":
+			s.once(&seen, 9)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "price_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "provider":
+			s.once(&seen, 10)
+			ok = s.null() || s.text(1, 256)
+		case "source":
+			s.once(&seen, 11)
+			ok = s.null() || s.text(0, 2000)
+		case "valid_from":
+			s.once(&seen, 3)
+			ok = s.timestamp(&pattern2, 0, 35)
+		case "valid_to":
+			s.once(&seen, 12)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words149)
+	}
+	return true
+}
+
+func (s *scan) probeRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "case_id":
+			s.once(&seen, 3)
+			ok = s.null() || s.match(&pattern7, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "failed":
+			s.once(&seen, 4)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "failure":
+			s.once(&seen, 5)
+			ok = s.null() || s.enum(words150)
+		case "n":
+			s.once(&seen, 6)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "output_ref":
+			s.once(&seen, 7)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "output_sha256":
+			s.once(&seen, 8)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "probe_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "result":
+			s.once(&seen, 2)
+			ok = s.enum(words151)
+		case "run_id":
+			s.once(&seen, 9)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "summary":
+			s.once(&seen, 10)
+			ok = s.null() || s.text(0, 2000)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words152)
 	}
 	return true
 }
@@ -3055,7 +5766,7 @@ func (s *scan) queryExecuted() bool {
 	}
 	const required = 1<<3 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words79)
+		return s.missing(start, seen, required, words153)
 	}
 	return true
 }
@@ -3096,7 +5807,7 @@ func (s *scan) querySelected() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words82)
+		return s.missing(start, seen, required, words156)
 	}
 	return true
 }
@@ -3134,7 +5845,7 @@ func (s *scan) querySelectedMenuItem() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words81)
+		return s.missing(start, seen, required, words155)
 	}
 	return true
 }
@@ -3163,7 +5874,178 @@ func (s *scan) querySelectedMenuItemPredictedItem() bool {
 	}
 	const required = 1<<1 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words80)
+		return s.missing(start, seen, required, words154)
+	}
+	return true
+}
+
+func (s *scan) responseRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "answer":
+			s.once(&seen, 4)
+			ok = s.null() || s.responseRecordedAnswer()
+		case "attempts":
+			s.once(&seen, 5)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "case_id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern7, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "cost":
+			s.once(&seen, 6)
+			ok = s.null() || s.commonCost()
+		case "delivered_ids":
+			s.once(&seen, 7)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "elapsed_ms":
+			s.once(&seen, 8)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "harness_commit":
+			s.once(&seen, 9)
+			ok = s.null() || s.text(1, 256)
+		case "limits":
+			s.once(&seen, 10)
+			ok = s.null() || s.commonLimit()
+		case "model":
+			s.once(&seen, 11)
+			ok = s.null() || s.text(1, 256)
+		case "model_version":
+			s.once(&seen, 12)
+			ok = s.null() || s.text(1, 256)
+		case "parsed_ref":
+			s.once(&seen, 13)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "prompt_sha256":
+			s.once(&seen, 14)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "provider":
+			s.once(&seen, 15)
+			ok = s.null() || s.text(1, 256)
+		case "raw_ref":
+			s.once(&seen, 16)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "raw_sha256":
+			s.once(&seen, 17)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "run_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "run_index":
+			s.once(&seen, 18)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "sampling":
+			s.once(&seen, 19)
+			ok = s.null() || s.commonSampling()
+		case "schema_valid":
+			s.once(&seen, 20)
+			ok = s.null() || s.boolean()
+		case "snapshot_sha256":
+			s.once(&seen, 21)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "stage":
+			s.once(&seen, 22)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "status":
+			s.once(&seen, 3)
+			ok = s.enum(words159)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words160)
+	}
+	return true
+}
+
+func (s *scan) responseRecordedAnswer() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "action":
+			s.once(&seen, 1)
+			ok = s.null() || s.enum(words37)
+		case "confidence":
+			s.once(&seen, 2)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		case "distribution":
+			s.once(&seen, 3)
+			ok = s.null() || s.array(0, 64, (*scan).responseRecordedAnswerDistributionItem)
+		case "evidence_ids":
+			s.once(&seen, 4)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "experiment_id":
+			s.once(&seen, 5)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "kind":
+			s.once(&seen, 0)
+			ok = s.enum(words158)
+		case "label":
+			s.once(&seen, 6)
+			ok = s.null() || s.text(1, 256)
+		case "query_id":
+			s.once(&seen, 7)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "value":
+			s.once(&seen, 8)
+			ok = s.null() || s.float(bounds{})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words55)
+	}
+	return true
+}
+
+func (s *scan) responseRecordedAnswerDistributionItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "hypothesis":
+			s.once(&seen, 0)
+			ok = s.match(&pattern0, 0, 128)
+		case "p":
+			s.once(&seen, 1)
+			ok = s.float(bounds{hasMin: true, min: 0, hasMax: true, max: 1})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words157)
 	}
 	return true
 }
@@ -3205,7 +6087,7 @@ func (s *scan) rollbackTriggered() bool {
 			ok = s.null() || s.commonResolver()
 		case "rule":
 			s.once(&seen, 2)
-			ok = s.enum(words83)
+			ok = s.enum(words161)
 		case "threshold":
 			s.once(&seen, 9)
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
@@ -3221,7 +6103,255 @@ func (s *scan) rollbackTriggered() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words84)
+		return s.missing(start, seen, required, words162)
+	}
+	return true
+}
+
+func (s *scan) runFinished() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "answered":
+			s.once(&seen, 3)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "cost":
+			s.once(&seen, 4)
+			ok = s.null() || s.commonCost()
+		case "error":
+			s.once(&seen, 5)
+			ok = s.null() || s.text(0, 2000)
+		case "exclusions":
+			s.once(&seen, 6)
+			ok = s.null() || s.array(0, 256, (*scan).commonExclusionsItem)
+		case "harness_failures":
+			s.once(&seen, 7)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "protocol_failures":
+			s.once(&seen, 8)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "run_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "status":
+			s.once(&seen, 2)
+			ok = s.enum(words163)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<3 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words164)
+	}
+	return true
+}
+
+func (s *scan) runStarted() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "arm":
+			s.once(&seen, 2)
+			ok = s.match(&pattern0, 0, 128)
+		case "bench_version":
+			s.once(&seen, 4)
+			ok = s.null() || s.text(1, 256)
+		case "budget":
+			s.once(&seen, 5)
+			ok = s.null() || s.commonLimit()
+		case "candidate_id":
+			s.once(&seen, 6)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "cases":
+			s.once(&seen, 7)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "client":
+			s.once(&seen, 8)
+			ok = s.null() || s.text(1, 256)
+		case "client_version":
+			s.once(&seen, 9)
+			ok = s.null() || s.text(1, 256)
+		case "cohort_id":
+			s.once(&seen, 10)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "config_sha256":
+			s.once(&seen, 11)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "exclusions":
+			s.once(&seen, 12)
+			ok = s.null() || s.array(0, 256, (*scan).commonExclusionsItem)
+		case "generator_commit":
+			s.once(&seen, 13)
+			ok = s.null() || s.text(1, 256)
+		case "harness_commit":
+			s.once(&seen, 14)
+			ok = s.null() || s.text(1, 256)
+		case "harness_sha256":
+			s.once(&seen, 15)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "isolation_flags":
+			s.once(&seen, 16)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.text(1, 256) })
+		case "manifest_ref":
+			s.once(&seen, 17)
+			ok = s.null() || s.match(&pattern6, 0, 71)
+		case "mode":
+			s.once(&seen, 18)
+			ok = s.null() || s.enum(words165)
+		case "model":
+			s.once(&seen, 19)
+			ok = s.null() || s.text(1, 256)
+		case "model_version":
+			s.once(&seen, 20)
+			ok = s.null() || s.text(1, 256)
+		case "prereg_id":
+			s.once(&seen, 21)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "price_ids":
+			s.once(&seen, 22)
+			ok = s.null() || s.array(0, 64, func(s *scan) bool { return s.match(&pattern0, 0, 128) })
+		case "provider":
+			s.once(&seen, 23)
+			ok = s.null() || s.text(1, 256)
+		case "repetitions":
+			s.once(&seen, 24)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "run_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "sampling":
+			s.once(&seen, 25)
+			ok = s.null() || s.commonSampling()
+		case "scorer_sha256":
+			s.once(&seen, 26)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "snapshot_sha256":
+			s.once(&seen, 27)
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "split":
+			s.once(&seen, 3)
+			ok = s.enum(words34)
+		case "subject_commit":
+			s.once(&seen, 28)
+			ok = s.null() || s.text(1, 256)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<4 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words166)
+	}
+	return true
+}
+
+func (s *scan) scoreRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "case_id":
+			s.once(&seen, 2)
+			ok = s.match(&pattern7, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "exclusion":
+			s.once(&seen, 6)
+			ok = s.null() || s.match(&pattern1, 0, 64)
+		case "labels":
+			s.once(&seen, 7)
+			ok = s.null() || s.array(0, 32, func(s *scan) bool { return s.match(&pattern1, 0, 64) })
+		case "outcome":
+			s.once(&seen, 8)
+			ok = s.null() || s.match(&pattern1, 0, 64)
+		case "response_seq":
+			s.once(&seen, 9)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+		case "run_id":
+			s.once(&seen, 1)
+			ok = s.match(&pattern0, 0, 128)
+		case "run_index":
+			s.once(&seen, 10)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "scorer":
+			s.once(&seen, 3)
+			ok = s.text(1, 256)
+		case "scorer_sha256":
+			s.once(&seen, 4)
+			ok = s.match(&pattern4, 0, 64)
+		case "stage":
+			s.once(&seen, 11)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "values":
+			s.once(&seen, 5)
+			ok = s.array(0, 64, (*scan).scoreRecordedValuesItem)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<6 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words167)
+	}
+	return true
+}
+
+func (s *scan) scoreRecordedValuesItem() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "metric":
+			s.once(&seen, 0)
+			ok = s.text(1, 256)
+		case "value":
+			s.once(&seen, 1)
+			ok = s.null() || s.float(bounds{})
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words32)
 	}
 	return true
 }
@@ -3240,10 +6370,10 @@ func (s *scan) telemetrySealed() bool {
 			ok = s.commonContext()
 		case "earliest":
 			s.once(&seen, 9)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
 		case "end":
 			s.once(&seen, 3)
-			ok = s.timestamp(&pattern6, 0, 35)
+			ok = s.timestamp(&pattern2, 0, 35)
 		case "first":
 			s.once(&seen, 4)
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
@@ -3255,16 +6385,16 @@ func (s *scan) telemetrySealed() bool {
 			ok = s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
 		case "sha256":
 			s.once(&seen, 7)
-			ok = s.match(&pattern2, 0, 64)
+			ok = s.match(&pattern4, 0, 64)
 		case "source":
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
 		case "start":
 			s.once(&seen, 2)
-			ok = s.timestamp(&pattern6, 0, 35)
+			ok = s.timestamp(&pattern2, 0, 35)
 		case "watermark":
 			s.once(&seen, 6)
-			ok = s.timestamp(&pattern6, 0, 35)
+			ok = s.timestamp(&pattern2, 0, 35)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -3274,7 +6404,7 @@ func (s *scan) telemetrySealed() bool {
 	}
 	const required = 1<<9 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words85)
+		return s.missing(start, seen, required, words168)
 	}
 	return true
 }
@@ -3290,7 +6420,7 @@ func (s *scan) toolCalled() bool {
 		switch string(name) {
 		case "args_hash":
 			s.once(&seen, 4)
-			ok = s.null() || s.match(&pattern2, 0, 64)
+			ok = s.null() || s.match(&pattern4, 0, 64)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
@@ -3299,7 +6429,7 @@ func (s *scan) toolCalled() bool {
 			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
 		case "ended_at":
 			s.once(&seen, 6)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
 		case "error":
 			s.once(&seen, 7)
 			ok = s.null() || s.text(0, 2000)
@@ -3311,22 +6441,22 @@ func (s *scan) toolCalled() bool {
 			ok = s.null() || s.text(1, 256)
 		case "result_hash":
 			s.once(&seen, 10)
-			ok = s.null() || s.match(&pattern2, 0, 64)
+			ok = s.null() || s.match(&pattern4, 0, 64)
 		case "returned_edges":
 			s.once(&seen, 11)
 			ok = s.null() || s.array(0, 64, (*scan).toolCalledReturnedEdgesItem)
 		case "started_at":
 			s.once(&seen, 12)
-			ok = s.null() || s.timestamp(&pattern6, 0, 35)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
 		case "status":
 			s.once(&seen, 3)
-			ok = s.enum(words86)
+			ok = s.enum(words56)
 		case "target":
 			s.once(&seen, 13)
 			ok = s.null() || s.text(1, 256)
 		case "tokens":
 			s.once(&seen, 14)
-			ok = s.null() || s.toolCalledTokens()
+			ok = s.null() || s.commonTokens()
 		case "tool":
 			s.once(&seen, 2)
 			ok = s.text(1, 256)
@@ -3335,7 +6465,7 @@ func (s *scan) toolCalled() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "usage_convention":
 			s.once(&seen, 15)
-			ok = s.null() || s.enum(words87)
+			ok = s.null() || s.enum(words65)
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -3345,7 +6475,7 @@ func (s *scan) toolCalled() bool {
 	}
 	const required = 1<<4 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words88)
+		return s.missing(start, seen, required, words169)
 	}
 	return true
 }
@@ -3374,13 +6504,13 @@ func (s *scan) toolCalledReturnedEdgesItem() bool {
 	}
 	const required = 1<<2 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words60)
+		return s.missing(start, seen, required, words120)
 	}
 	return true
 }
 
-func (s *scan) toolCalledTokens() bool {
-	_, ok := s.enter('{', "an object")
+func (s *scan) toolsOffered() bool {
+	start, ok := s.enter('{', "an object")
 	if !ok {
 		return false
 	}
@@ -3388,21 +6518,105 @@ func (s *scan) toolCalledTokens() bool {
 	for s.more('}') {
 		name, off := s.name()
 		switch string(name) {
-		case "cached":
-			s.once(&seen, 0)
-			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
-		case "input":
-			s.once(&seen, 1)
-			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
-		case "output":
+		case "catalogue_sha256":
 			s.once(&seen, 2)
-			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+			ok = s.null() || s.match(&pattern4, 0, 64)
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "tools":
+			s.once(&seen, 1)
+			ok = s.array(0, 512, func(s *scan) bool { return s.text(1, 256) })
+		case "turn_id":
+			s.once(&seen, 3)
+			ok = s.null() || s.match(&pattern0, 0, 128)
+		case "withheld":
+			s.once(&seen, 4)
+			ok = s.null() || s.array(0, 512, func(s *scan) bool { return s.text(1, 256) })
 		default:
 			ok = s.unknown(name, off)
 		}
 		if !ok {
 			return false
 		}
+	}
+	const required = 1<<2 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words170)
+	}
+	return true
+}
+
+func (s *scan) usageRecorded() bool {
+	start, ok := s.enter('{', "an object")
+	if !ok {
+		return false
+	}
+	var seen uint64
+	for s.more('}') {
+		name, off := s.name()
+		switch string(name) {
+		case "attempts":
+			s.once(&seen, 1)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "background":
+			s.once(&seen, 2)
+			ok = s.null() || s.boolean()
+		case "context":
+			s.once(&seen, 0)
+			ok = s.commonContext()
+		case "cost_usd":
+			s.once(&seen, 3)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "cpu_seconds":
+			s.once(&seen, 4)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "ended_at":
+			s.once(&seen, 5)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+		case "gpu_seconds":
+			s.once(&seen, 6)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "latency_ms":
+			s.once(&seen, 7)
+			ok = s.null() || s.float(bounds{hasMin: true, min: 0})
+		case "ledger_writes":
+			s.once(&seen, 8)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 0, hasMax: true, max: 9007199254740992})
+		case "message_id":
+			s.once(&seen, 9)
+			ok = s.null() || s.text(1, 256)
+		case "model":
+			s.once(&seen, 10)
+			ok = s.null() || s.text(1, 256)
+		case "model_version":
+			s.once(&seen, 11)
+			ok = s.null() || s.text(1, 256)
+		case "provider":
+			s.once(&seen, 12)
+			ok = s.null() || s.text(1, 256)
+		case "started_at":
+			s.once(&seen, 13)
+			ok = s.null() || s.timestamp(&pattern2, 0, 35)
+		case "status":
+			s.once(&seen, 14)
+			ok = s.null() || s.enum(words56)
+		case "tokens":
+			s.once(&seen, 15)
+			ok = s.null() || s.commonTokens()
+		case "usage_convention":
+			s.once(&seen, 16)
+			ok = s.null() || s.enum(words65)
+		default:
+			ok = s.unknown(name, off)
+		}
+		if !ok {
+			return false
+		}
+	}
+	const required = 1<<1 - 1
+	if seen&required != required {
+		return s.missing(start, seen, required, words100)
 	}
 	return true
 }
@@ -3421,13 +6635,13 @@ func (s *scan) weekClosed() bool {
 			ok = s.commonContext()
 		case "end":
 			s.once(&seen, 4)
-			ok = s.timestamp(&pattern6, 0, 35)
+			ok = s.timestamp(&pattern2, 0, 35)
 		case "start":
 			s.once(&seen, 3)
-			ok = s.timestamp(&pattern6, 0, 35)
+			ok = s.timestamp(&pattern2, 0, 35)
 		case "week":
 			s.once(&seen, 1)
-			ok = s.match(&pattern3, 0, 8)
+			ok = s.match(&pattern5, 0, 8)
 		case "zone":
 			s.once(&seen, 2)
 			ok = s.text(1, 256)
@@ -3440,7 +6654,7 @@ func (s *scan) weekClosed() bool {
 	}
 	const required = 1<<5 - 1
 	if seen&required != required {
-		return s.missing(start, seen, required, words89)
+		return s.missing(start, seen, required, words171)
 	}
 	return true
 }

@@ -90,6 +90,7 @@ type cli struct {
 	Erase       eraseCmd       `cmd:"" help:"Remove the content of a blob; the ledger, which holds its hash alone, stays whole."`
 	Backup      backupCmd      `cmd:"" help:"Copy ledger, blobs and configuration to a directory, or bring the copy that is there up to date."`
 	Restore     restoreCmd     `cmd:"" help:"Check a backup and bring the ledger back from it."`
+	Calc        calcCmd        `cmd:"" help:"Answer exact questions, one JSON object a line (docs/calc.md)."`
 	Demo        demoCmd        `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
 	DemoHog     hogCmd         `cmd:"" hidden:""`
 }
@@ -116,14 +117,7 @@ func main() {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c cli
 	exited := -1
-	parser, err := kong.New(&c,
-		kong.Name("assay"),
-		kong.Description("The tamper-evident record of what an agent claimed, and of what then happened."),
-		kong.Writers(stdout, stderr),
-		kong.Vars{"version": software()},
-		kong.Exit(func(code int) { exited = code }),
-		kong.UsageOnError(),
-	)
+	parser, err := newParser(&c, stdout, stderr, func(code int) { exited = code })
 	if err != nil {
 		fmt.Fprintln(stderr, "assay:", err)
 		return exitDoesNot
@@ -147,6 +141,18 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	a.dir = node.Dir(c.Dir)
 	return exitCode(stderr, kctx.Run(a))
+}
+
+// newParser reads command lines into c; exit is called for --help and --version.
+func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kong, error) {
+	return kong.New(c,
+		kong.Name("assay"),
+		kong.Description("The tamper-evident record of what an agent claimed, and of what then happened."),
+		kong.Writers(stdout, stderr),
+		kong.Vars{"version": software()},
+		kong.Exit(exit),
+		kong.UsageOnError(),
+	)
 }
 
 func exitCode(stderr io.Writer, err error) int {

@@ -8,12 +8,13 @@ import (
 )
 
 type permissionsCmd struct {
-	Prefix string `help:"What the names of the users and groups begin with." default:"assay" placeholder:"NAME"`
-	Check  bool   `help:"Change nothing: list what is not as it should be, and exit 1 if anything is."`
+	Prefix   string   `help:"What the names of the users and groups begin with." default:"assay" placeholder:"NAME"`
+	Instance []string `help:"Logger that stands by here, as in serve logger --standby --instance; may be repeated. Those that ran already are known." placeholder:"NAME"`
+	Check    bool     `help:"Change nothing: list what is not as it should be, and exit 1 if anything is."`
 }
 
 func (c *permissionsCmd) Run(a *app) error {
-	found, err := node.Permissions(node.PermissionsConfig{Dir: a.dir, Prefix: c.Prefix, Check: c.Check})
+	found, err := node.Permissions(node.PermissionsConfig{Dir: a.dir, Prefix: c.Prefix, Instances: c.Instance, Check: c.Check})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 
 type restoreCmd struct {
 	Src        string `arg:"" name:"src" help:"Directory that the command backup wrote." type:"existingdir" placeholder:"SRC"`
-	NATS       string `name:"nats" help:"Bring the records to the external broker at this address, or several with commas between them. Default: the cluster that DIR is of, else the broker embedded in DIR." placeholder:"URL"`
+	NATS       string `name:"nats" help:"Bring the records to the external broker at this address, or several with commas between them. Default: the cluster that DIR is of, or the backup if DIR is new, else the broker embedded in DIR." placeholder:"URL"`
+	Embedded   bool   `help:"Restore the backup of a cluster to the broker embedded in DIR."`
 	OfflineDir string `help:"Directory with the bootstrap seeds that init wrote. Default: DIR-offline." type:"path" placeholder:"DIR"`
 	Key        string `help:"Pinned verifier key, or a file that holds it. Default: DIR/logger/key.pub, else the backup's own." placeholder:"KEY"`
 	Digest     string `help:"Digest of the manifest, as backup printed it." placeholder:"HEX"`
@@ -25,12 +26,15 @@ func (c *restoreCmd) Run(a *app) error {
 	if c.AcceptLoss != (c.As != "") {
 		return usageError("--accept-loss and --as NAME go together")
 	}
+	if c.Embedded && c.NATS != "" {
+		return usageError("--embedded and --nats name two brokers")
+	}
 	if c.OfflineDir == "" {
 		c.OfflineDir = string(a.dir) + "-offline"
 	}
 	show, end := phases(a)
 	cfg := node.RestoreConfig{
-		Dir: a.dir, Src: c.Src, NATS: c.NATS, OfflineDir: c.OfflineDir, Key: c.Key, Digest: c.Digest, AcceptLoss: c.AcceptLoss, As: c.As,
+		Dir: a.dir, Src: c.Src, NATS: c.NATS, Embedded: c.Embedded, OfflineDir: c.OfflineDir, Key: c.Key, Digest: c.Digest, AcceptLoss: c.AcceptLoss, As: c.As,
 		Software: software(), Log: a.log, Progress: show,
 	}
 	if err := c.remembered(&cfg); err != nil {

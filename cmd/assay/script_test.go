@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -44,6 +45,7 @@ func TestScripts(t *testing.T) {
 
 			"freeport":  freePort,
 			"witnessed": waitWitnessed,
+			"talk":      talk,
 			"grab":      grab,
 			"expand":    expand,
 		},
@@ -137,6 +139,30 @@ func flipFile(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	raw[strings.Index(string(raw), args[1])] ^= 1
 	ts.Check(os.WriteFile(path, raw, 0o600))
+}
+
+// talk SOCKET FILE: sends the file to a Unix socket, once somebody answers there,
+// and writes what comes back to the file reply.
+func talk(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: talk socket file")
+	}
+	var conn net.Conn
+	var err error
+	for range 300 {
+		if conn, err = net.Dial("unix", ts.MkAbs(args[0])); err == nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	ts.Check(err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, ts.ReadFile(args[1]))
+	ts.Check(err)
+	ts.Check(conn.(*net.UnixConn).CloseWrite())
+	reply, err := io.ReadAll(conn)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("reply"), reply, 0o600))
 }
 
 // grab VAR REGEXP: sets a variable to the first group of a match in stdout.

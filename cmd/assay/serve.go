@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"assay/cmd/internal/node"
@@ -61,6 +63,9 @@ func (c *serveCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	s, err := node.StartService(a.ctx, node.ServiceConfig{
 		Service: c.Service, Source: c.Source, Input: input, Node: c.Node, NATS: c.NATS, Monitor: c.Monitor, CredsDir: c.CredsDir,
 		UpConfig: node.UpConfig{
@@ -77,7 +82,24 @@ func (c *serveCmd) Run(a *app) error {
 	}); err != nil {
 		return err
 	}
+	go c.reload(a, s, hangups)
 	return s.Wait()
+}
+
+// reload has the service read its files again at each SIGHUP.
+func (c *serveCmd) reload(a *app, s *node.Service, hangups <-chan os.Signal) {
+	for {
+		select {
+		case <-a.ctx.Done():
+			return
+		case <-hangups:
+		}
+		if err := s.Reload(); err != nil {
+			a.log.Error().Err(err).Str("service", c.Service).Msg("not reloaded: what held before holds on")
+		} else {
+			a.log.Info().Str("service", c.Service).Msg("reloaded")
+		}
+	}
 }
 
 // input is nil without --from.

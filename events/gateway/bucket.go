@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -13,8 +14,14 @@ type bucket struct {
 	last        time.Time
 }
 
-func newBucket(rate, burst float64, now time.Time) *bucket {
-	return &bucket{rate: rate, burst: burst, tokens: burst, last: now}
+// newBucket is full, as soon as it has a limit.
+func newBucket(now time.Time) *bucket { return &bucket{last: now, tokens: math.Inf(1)} }
+
+// limit sets rate and burst; what is left stays, up to the burst.
+func (b *bucket) limit(rate, burst float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rate, b.burst, b.tokens = rate, burst, min(b.tokens, burst)
 }
 
 // take takes one token for a request, or says how long it is until there is one.

@@ -15,6 +15,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -28,6 +29,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -109,11 +111,18 @@ type bearer struct {
 	account *account
 }
 
+// roster is who may call. It is never changed: a reload makes another.
+type roster struct {
+	accounts  map[string]*account // by role/name
+	uids      map[uint32]*account
+	bearers   []bearer
+	blobBytes int64
+}
+
 // Gateway is a running gateway.
 type Gateway struct {
 	cfg     Config
-	uids    map[uint32]*account
-	bearers []bearer
+	roster  atomic.Pointer[roster]
 	servers []*http.Server
 	peers   *peerListener
 	tcp     net.Listener
@@ -137,8 +146,9 @@ func Start(cfg Config) (*Gateway, error) {
 	if cfg.BodyTimeout == 0 {
 		cfg.BodyTimeout = bodyTimeout
 	}
-	g := &Gateway{cfg: cfg, uids: map[uint32]*account{}, stats: Stats{Refused: map[string]uint64{}}}
-	if err := g.introduce(); err != nil {
+	g := &Gateway{cfg: cfg, stats: Stats{Refused: map[string]uint64{}}}
+	g.roster.Store(&roster{})
+	if err := g.introduce(cfg.File, cfg.Publishers); err != nil {
 		return nil, err
 	}
 	if err := g.listen(); err != nil {
@@ -147,46 +157,64 @@ func Start(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
+// Reload goes by another file from the next request on: its callers, rates and
+// limits. Connections stay, and requests under way end as they began. A principal
+// that stays keeps its publisher and what is left of its rate. With an error
+// nothing changes: ErrConfig also for another socket, mode or TCP address, which
+// hold from the next Start. One call at a time.
+func (g *Gateway) Reload(f *File, publishers map[string]Publisher) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	if old := g.cfg.File; f.Socket != old.Socket || f.Mode != old.Mode || f.TCP != old.TCP {
+		return fmt.Errorf("%w: socket, mode and tcp change only with a restart", ErrConfig)
+	}
+	if err := g.introduce(f, publishers); err != nil {
+		return err
+	}
+	g.peers.allow(cmp.Or(f.Connections, DefaultConnections))
+	return nil
+}
+
 // introduce reads who the callers are.
-func (g *Gateway) introduce() error {
-	accounts := map[string]*account{}
-	for _, c := range g.cfg.File.Callers {
-		a := accounts[c.Principal]
+func (g *Gateway) introduce(f *File, publishers map[string]Publisher) error {
+	before := g.roster.Load()
+	next := &roster{accounts: map[string]*account{}, uids: map[uint32]*account{}, blobBytes: cmp.Or(f.BlobBytes, DefaultBlob)}
+	limits := map[*account]Caller{}
+	for _, c := range f.Callers {
+		a := next.accounts[c.Principal]
 		if a == nil {
-			p := g.cfg.Publishers[c.Principal]
-			if p == nil {
-				return fmt.Errorf("%w: no way to publish as %s", ErrConfig, c.Principal)
+			if a = before.accounts[c.Principal]; a == nil {
+				p := publishers[c.Principal]
+				if p == nil {
+					return fmt.Errorf("%w: no way to publish as %s", ErrConfig, c.Principal)
+				}
+				a = &account{id: c.Principal, publisher: p, bucket: newBucket(g.cfg.Now()), memory: budget{left: memory}, uploads: make(chan struct{}, 1)}
 			}
-			rate, burst := c.Rate, c.Burst
-			if rate == 0 {
-				rate = DefaultRate
-			}
-			if burst == 0 {
-				burst = max(1, 2*rate)
-			}
-			a = &account{
-				id: c.Principal, publisher: p, bucket: newBucket(rate, burst, g.cfg.Now()),
-				memory: budget{left: memory}, uploads: make(chan struct{}, 1),
-			}
-			accounts[c.Principal] = a
+			next.accounts[c.Principal], limits[a] = a, c
 		}
 		if c.TokenFile != "" {
 			token, err := c.token(g.cfg.Dir)
 			if err != nil {
 				return err
 			}
-			g.bearers = append(g.bearers, bearer{sha256.Sum256(token), a})
+			next.bearers = append(next.bearers, bearer{sha256.Sum256(token), a})
 			continue
 		}
 		uid, err := c.resolve()
 		if err != nil {
 			return err
 		}
-		if g.uids[uid] != nil {
+		if next.uids[uid] != nil {
 			return fmt.Errorf("%w: uid %d is listed twice", ErrConfig, uid)
 		}
-		g.uids[uid] = a
+		next.uids[uid] = a
 	}
+	for a, c := range limits { // only now that nothing can fail
+		rate := cmp.Or(c.Rate, DefaultRate)
+		a.bucket.limit(rate, cmp.Or(c.Burst, max(1, 2*rate)))
+	}
+	g.roster.Store(next)
 	return nil
 }
 
@@ -207,12 +235,8 @@ func (g *Gateway) listen() error {
 	if err != nil {
 		return err
 	}
-	perCaller := f.Connections
-	if perCaller == 0 {
-		perCaller = DefaultConnections
-	}
 	over := func() { g.count("too_many_connections", 1) }
-	g.peers = &peerListener{UnixListener: ln, max: perCaller, over: over, conns: map[uint32]int{}}
+	g.peers = &peerListener{UnixListener: ln, max: cmp.Or(f.Connections, DefaultConnections), over: over, conns: map[uint32]int{}}
 	g.serve(g.peers, g.byPeer)
 	if f.TCP == "" {
 		return nil
@@ -242,7 +266,7 @@ func (g *Gateway) byPeer(r *http.Request) (*account, *problem) {
 	if c == nil {
 		return nil, refuse(http.StatusForbidden, "unknown_caller", "the caller is not known")
 	}
-	if a := g.uids[c.uid]; a != nil {
+	if a := g.roster.Load().uids[c.uid]; a != nil {
 		return a, nil
 	}
 	return nil, refuse(http.StatusForbidden, "unknown_caller", "no principal belongs to uid %d", c.uid)
@@ -252,7 +276,7 @@ func (g *Gateway) byToken(r *http.Request) (*account, *problem) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	sum := sha256.Sum256([]byte(token))
 	var found *account
-	for _, b := range g.bearers { // each, so that the time tells nothing
+	for _, b := range g.roster.Load().bearers { // each, so that the time tells nothing
 		if subtle.ConstantTimeCompare(b.sum[:], sum[:]) == 1 {
 			found = b.account
 		}

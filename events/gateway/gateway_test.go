@@ -536,6 +536,74 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
+// TestReload: another file holds from the next request on, over the connections
+// that are there; a wrong one changes nothing.
+func TestReload(t *testing.T) {
+	d := open(t, nil)
+	dials := 0
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		dials++
+		return net.Dial("unix", d.socket)
+	}}}
+	defer client.CloseIdleConnections()
+	post := func() answer { return do(t, client, "http://gateway/v1/events", "POST", structured, mustGate(t)) }
+	if a := post(); a.status != 200 || len(d.piper.taken()) != 1 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	own := uint32(os.Getuid())
+	file := func(callers ...gateway.Caller) *gateway.File { return &gateway.File{Mode: "0666", Callers: callers} }
+	late := &ledger{}
+	publishers := map[string]gateway.Publisher{"agent/other": d.other, "agent/late": late}
+	if err := d.Reload(file(gateway.Caller{UID: &own, Principal: "agent/late", Rate: 1, Burst: 3}), publishers); err != nil {
+		t.Fatal(err)
+	}
+	if a := post(); a.status != 200 || len(late.taken()) != 1 || len(d.piper.taken()) != 1 {
+		t.Errorf("as another principal: %d %s", a.status, a.body)
+	}
+
+	wrong := map[string]*gateway.File{
+		"nobody":          file(),
+		"twice":           file(gateway.Caller{UID: &own, Principal: "agent/late"}, gateway.Caller{UID: &own, Principal: "agent/other"}),
+		"no publisher":    file(gateway.Caller{UID: &own, Principal: "agent/late"}, gateway.Caller{UID: new(uint32), Principal: "agent/piper2"}),
+		"no such user":    file(gateway.Caller{User: "nobody-of-that-name", Principal: "agent/late"}),
+		"another mode":    {Mode: "0600", Callers: file(gateway.Caller{UID: &own, Principal: "agent/late"}).Callers},
+		"another socket":  {Mode: "0666", Socket: d.socket + "2", Callers: file(gateway.Caller{UID: &own, Principal: "agent/late"}).Callers},
+		"another address": {Mode: "0666", TCP: "127.0.0.1:0", Callers: file(gateway.Caller{UID: &own, Principal: "agent/late"}).Callers},
+	}
+	for name, f := range wrong {
+		if err := d.Reload(f, publishers); !errors.Is(err, gateway.ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// One event of the burst is spent, two are left: nothing reset the rate.
+	for i, status := range []int{200, 200, 429} {
+		if a := post(); a.status != status {
+			t.Errorf("event %d after the wrong files: %d %s", i+1, a.status, a.body)
+		}
+	}
+	few := file(gateway.Caller{UID: &own, Principal: "agent/late", Rate: 100})
+	few.Connections, few.BlobBytes = 1, 10
+	if err := d.Reload(few, publishers); err != nil {
+		t.Fatal(err)
+	}
+	if a := post(); a.status != 429 {
+		t.Errorf("what was left of the rate is forgotten: %d %s", a.status, a.body)
+	}
+	d.clock.advance(time.Second)
+	if a := post(); a.status != 200 || len(late.taken()) != 4 {
+		t.Errorf("at the new rate: %d %s", a.status, a.body)
+	}
+	if a := do(t, client, "http://gateway/v1/blobs", "PUT", "", "more than ten bytes"); a.status != 413 {
+		t.Errorf("a blob over the new limit: %d %s", a.status, a.body)
+	}
+	if a := d.do(int(own), "POST", "/v1/events", structured, mustGate(t)); a.code() != "too_many_connections" {
+		t.Errorf("a second connection: %d %s", a.status, a.body)
+	}
+	if dials != 1 {
+		t.Errorf("the client had to connect %d times", dials)
+	}
+}
+
 // TestSlowClients: whoever does not send what he announced is cut off.
 func TestSlowClients(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.HeaderTimeout, c.BodyTimeout = time.Second, 200*time.Millisecond })
@@ -596,6 +664,20 @@ func TestMemoryIsEachPrincipalsOwn(t *testing.T) {
 		if a := d.do(otherUID, "POST", "/v1/events", structured, mustGate(t)); a.status != 200 {
 			t.Errorf("another user: %d %s", a.status, a.body)
 		}
+	}
+}
+
+// TestNoBlobStore: whoever uploads is told at once, for good, and where to go.
+func TestNoBlobStore(t *testing.T) {
+	d := open(t, func(c *gateway.Config) { c.Blobs = nil })
+	for _, size := range []int{1, gateway.DefaultBlob / 8} {
+		a := d.do(os.Getuid(), "PUT", "/v1/blobs", "", strings.Repeat("x", size))
+		if a.status != 501 || a.code() != "no_blob_store" || a.header.Get("Retry-After") != "" || !strings.Contains(a.body, `"retry_after":null`) || !strings.Contains(a.body, "assay blob put") {
+			t.Errorf("%d bytes: %d %s", size, a.status, a.body)
+		}
+	}
+	if a := d.post(structured, mustGate(t)); a.status != 200 || d.Stats().Refused["no_blob_store"] != 2 {
+		t.Errorf("an event: %d %s, %+v", a.status, a.body, d.Stats())
 	}
 }
 

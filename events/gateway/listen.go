@@ -17,11 +17,11 @@ import (
 // each uid has. It takes more from nobody: what is over is closed at once.
 type peerListener struct {
 	*net.UnixListener
-	max int // of one uid
 	// over is told of a connection that was closed for being one too many.
 	over func()
 
 	mu    sync.Mutex
+	max   int // of one uid
 	conns map[uint32]int
 }
 
@@ -75,6 +75,13 @@ func (l *peerListener) admit(uid uint32) bool {
 	}
 	l.conns[uid]++
 	return true
+}
+
+// allow is how many connections each uid may open from now on.
+func (l *peerListener) allow(max int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.max = max
 }
 
 func (l *peerListener) leave(uid uint32) {

@@ -24,6 +24,7 @@ const (
 	codeSpoolFull   = "spool_full"
 	codeRateLimited = "rate_limited"
 	codeUnavailable = "unavailable"
+	codeNoBlobStore = "no_blob_store"
 	// fullAfter is when to ask again after a full spool, in seconds.
 	fullAfter = 5
 	// drain is how much of a body that is too large is read all the same.
@@ -58,7 +59,8 @@ func (g *Gateway) as(who whoami, fn func(http.ResponseWriter, *http.Request, *ac
 			return
 		}
 		g.count(p.refusal.Code, 1)
-		if p.status == http.StatusRequestEntityTooLarge && r.Header.Get("Expect") == "" {
+		unread := p.status == http.StatusRequestEntityTooLarge || p.status == http.StatusNotImplemented
+		if unread && r.Header.Get("Expect") == "" {
 			// Whoever is still sending does not read: let a body that is not much
 			// too large pass by, so that its sender learns why.
 			_, _ = io.CopyN(io.Discard, r.Body, drain)
@@ -247,13 +249,10 @@ func idOf(event []byte) string {
 
 // blob stores the body as a content blob.
 func (g *Gateway) blob(w http.ResponseWriter, r *http.Request, a *account) *problem {
-	limit := g.cfg.File.BlobBytes
-	if limit == 0 {
-		limit = DefaultBlob
-	}
+	limit := g.roster.Load().blobBytes
 	tooLarge := refuse(http.StatusRequestEntityTooLarge, string(schema.CodeTooLarge), "a blob has at most %d bytes", limit)
 	if g.cfg.Blobs == nil {
-		return refuse(http.StatusNotImplemented, codeUnavailable, "this gateway has no blob store")
+		return refuse(http.StatusNotImplemented, codeNoBlobStore, "this gateway stores no blobs: put the content into the ledger's store where the resolver runs (assay blob put), and name it by dataref")
 	}
 	if r.ContentLength > limit {
 		return tooLarge

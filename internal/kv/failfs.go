@@ -2,6 +2,7 @@ package kv
 
 import (
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,6 +74,9 @@ func (f *failFS) own(op func() error) error {
 	}
 	return op()
 }
+
+// MkdirAll implements vfs.FS. A store is its owner's alone, whatever the umask.
+func (f *failFS) MkdirAll(dir string, _ os.FileMode) error { return f.FS.MkdirAll(dir, 0o700) }
 
 // Remove implements vfs.FS.
 func (f *failFS) Remove(name string) error { return f.own(func() error { return f.FS.Remove(name) }) }

@@ -108,6 +108,16 @@ func TestReadWrite(t *testing.T) {
 	}
 }
 
+// TestStoreIsItsOwnersAlone, also where no umask says so.
+func TestStoreIsItsOwnersAlone(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := filepath.Join(t.TempDir(), "store")
+	defer mustOpen(t, dir, Options{}).Close()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
 func TestReadOnlyNeedsStore(t *testing.T) {
 	if _, err := Open(filepath.Join(t.TempDir(), "none"), Options{ReadOnly: true}); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("got %v, want ErrNotFound", err)

@@ -36,8 +36,10 @@ var rooms = map[string][]string{
 	"resolver/criterion":  {"ledger", "schema"},
 	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},
 	"internal":            {"ledger"},
+	"internal/stats":      {},
 	"cmd":                 {"*"},
 	"bench":               {"*"},
+	"bench/calc":          {"internal/stats"},
 }
 
 // libraries names those who may import a library directly.
@@ -47,6 +49,7 @@ var libraries = map[string][]string{
 		"ledger/stream", "ledger/broker", "ledger/logger", "events/publish", "resolver/telemetry", "cmd", "bench",
 	},
 	"github.com/nats-io/nats-server": {"ledger/broker", "bench"},
+	"gonum.org/v1/gonum":             {"internal/stats", "bench"},
 	"github.com/prometheus":          {"cmd/internal/metrics", "resolver/telemetry"},
 	"encoding/json":                  {"ledger/broker"}, // the door reads a CONNECT as the server does
 }

@@ -57,18 +57,17 @@ type Broker struct {
 	lock *durable.Lock
 	log  *serverLog
 
-	maxStore  int64 // 0: as rendered
-	clustered bool  // one of several, at the address that the others know
+	maxStore int64 // 0: as rendered
+	self     *Peer // its address as one of a cluster; nil for one that is alone
 
 	// live is srv while it serves, for those who must not wait for a restart.
 	live atomic.Pointer[server.Server]
-	url  atomic.Value // string: the clients' address while it serves
+	door atomic.Pointer[door] // nil while stopped
 
 	mu   sync.Mutex // one start, stop or reload at a time
 	port int
 	srv  *server.Server  // nil while stopped
 	keys map[string]bool // the users that srv lets in
-	door *door           // nil while stopped, and for one broker of a cluster
 }
 
 // Start renders DIR/broker/nats.conf, starts a server on that very file and
@@ -90,7 +89,12 @@ func Start(c Config) (*Broker, error) {
 	if cluster != nil && cluster.Node == "" {
 		return nil, fmt.Errorf("%w: %s", ErrClustered, abs)
 	}
-	b := &Broker{dir: Dir(abs), clustered: cluster != nil, log: newServerLog(c.Log), maxStore: c.MaxStore, port: c.Port}
+	b := &Broker{dir: Dir(abs), maxStore: c.MaxStore, port: c.Port}
+	if cluster != nil {
+		self, _ := cluster.self()
+		b.self, b.port = &self, self.Client
+	}
+	b.log = newServerLog(c.Log, b.accountBehind)
 	b.lock, err = durable.TryLock(b.dir.lock())
 	if errors.Is(err, durable.ErrLocked) {
 		return nil, fmt.Errorf("%w: %s", ErrLocked, b.dir.Store())
@@ -114,13 +118,29 @@ func (b *Broker) options() (*server.Options, error) {
 		return nil, fmt.Errorf("%s: %w", b.dir.Config(), err)
 	}
 	opts.NoSigs = true
-	if !b.clustered {
-		opts.DontListen = true // the door does
-	}
+	b.behindDoor(opts)
 	if b.maxStore != 0 {
 		opts.JetStreamMaxStore = b.maxStore
 	}
 	return opts, nil
+}
+
+// inProcessOnly are the connections that a user may come by.
+var inProcessOnly = map[string]struct{}{"IN_PROCESS": {}}
+
+// behindDoor takes the clients' address from the server, which listens nowhere if
+// it is alone. One of a cluster opens its routes only after it listens for
+// clients: that is at some loopback port, where it lets none of its users in.
+func (b *Broker) behindDoor(opts *server.Options) {
+	if b.self == nil {
+		opts.DontListen = true
+		return
+	}
+	opts.Host, opts.Port = "127.0.0.1", server.RANDOM_PORT
+	opts.ClientAdvertise = b.self.client() // the door's, for every client of the cluster
+	for _, u := range opts.Nkeys {
+		u.AllowedConnectionTypes = inProcessOnly
+	}
 }
 
 func (b *Broker) start() error {
@@ -142,7 +162,7 @@ func (b *Broker) start() error {
 	}
 	b.srv, b.keys = srv, keysOf(opts)
 	b.live.Store(srv)
-	if b.clustered {
+	if b.self != nil {
 		go shed(srv)
 	}
 	if err := b.open(opts); err != nil {
@@ -153,18 +173,17 @@ func (b *Broker) start() error {
 
 // open lets clients of other processes in and writes down where.
 func (b *Broker) open(opts *server.Options) error {
-	url := b.srv.ClientURL()
-	if !b.clustered {
-		d, err := openDoor(opts.Host, b.port, b.srv.InProcessConn)
-		if err != nil {
-			return err
-		}
-		d.know(opts.Nkeys)
-		b.door, b.port = d, d.port() // a restart keeps the address
-		url = d.url()
+	host, doors := opts.Host, 1
+	if b.self != nil {
+		host, doors = b.self.Host, ClusterSize
 	}
-	b.url.Store(url)
-	return b.writeURL(url)
+	d, err := openDoor(host, b.port, doors, opts.Nkeys, b.srv.InProcessConn)
+	if err != nil {
+		return err
+	}
+	b.door.Store(d)
+	b.port = d.port() // a restart keeps the address
+	return b.writeURL(d.url())
 }
 
 // awaitReady waits until the server serves. What ends its start is only
@@ -201,8 +220,7 @@ func (b *Broker) shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	b.live.Store(nil)
-	srv, d, done := b.srv, b.door, make(chan struct{})
-	b.door = nil
+	srv, d, done := b.srv, b.door.Swap(nil), make(chan struct{})
 	go func() {
 		defer close(done)
 		_ = d.Close()
@@ -281,8 +299,8 @@ func (b *Broker) Reload() error {
 			return err
 		}
 		b.keys = keys
-		if b.door != nil {
-			b.door.know(opts.Nkeys)
+		if d := b.door.Load(); d != nil { // not if a start failed to open one
+			d.know(opts.Nkeys)
 		}
 	}
 	return nil
@@ -307,10 +325,19 @@ func (b *Broker) server() (*server.Server, error) {
 
 // ClientURL is the address for clients in other processes.
 func (b *Broker) ClientURL() string {
-	if _, err := b.server(); err != nil {
-		return ""
+	if d := b.door.Load(); d != nil {
+		return d.url()
 	}
-	return b.url.Load().(string)
+	return ""
+}
+
+// accountBehind is the account of a connection, by the server's number for it,
+// whose key the server found right and said no more of; "" if it came by no door.
+func (b *Broker) accountBehind(id uint64) string {
+	if d := b.door.Load(); d != nil {
+		return d.accountOf(id)
+	}
+	return ""
 }
 
 // inProcess provides connections for one user. A pipe has no buffer: over it

@@ -455,6 +455,36 @@ func TestRevokedCredentialIsRefused(t *testing.T) {
 	}
 }
 
+// TestConnectionsOverTheLimitAreTheirPrincipals: the server says of them only
+// that they are too many. Whoever names the key of another without having it is
+// counted as nobody.
+func TestConnectionsOverTheLimitAreTheirPrincipals(t *testing.T) {
+	h := startHouse(t)
+	own := h.credential(t, "agent.piper")
+	for range principalMaxConns {
+		nc := must1(Dial(h.ClientURL(), own))
+		t.Cleanup(nc.Close)
+	}
+	const over = 3
+	for range over {
+		if nc, err := Dial(h.ClientURL(), own); err == nil {
+			nc.Close()
+			t.Fatalf("connection %d is let in", principalMaxConns+1)
+		}
+	}
+	if nc, err := nats.Connect(h.ClientURL(), nats.Nkey(own.Public, h.credential(t, "agent.other").Sign)); err == nil {
+		nc.Close()
+		t.Fatal("a forged signature is let in")
+	}
+	// The server says it after the client heard it.
+	want := map[string]uint64{"P_agent_piper": over, Unauthenticated: 1}
+	for deadline := time.Now().Add(20 * time.Second); !maps.Equal(h.Refusals(), want); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("refused: %v, want %v", h.Refusals(), want)
+		}
+	}
+}
+
 func TestRefusalsAreCountedByAccount(t *testing.T) {
 	h := startHouse(t)
 	before := h.Refusals()

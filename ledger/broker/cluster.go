@@ -127,25 +127,35 @@ func (p Peer) route() string  { return net.JoinHostPort(p.Host, strconv.Itoa(p.R
 
 // Cluster is the content of cluster.json: the brokers that hold a ledger
 // together. DIR has one, and so has the directory of each broker, which says
-// which one it is.
+// which one it is and has the secret. DIR's is read by every service and has none:
+// it stands in cluster.secret beside it, for whoever renders the brokers'
+// configurations.
 //
-//	{"v":1,"peers":[{"name":"n1","host":"10.0.0.1","client":4222,"route":6222},…],"secret":"<hex>","node":"n1"}
+//	{"v":1,"peers":[{"name":"n1","host":"10.0.0.1","client":4222,"route":6222},…]}
+//	{"v":1,"peers":[…],"secret":"<hex>","node":"n1"}
 type Cluster struct {
 	V     int    `json:"v"`
 	Peers []Peer `json:"peers"`
-	// Secret is what the brokers show each other on their routes.
-	Secret string `json:"secret"`
+	// Secret is what the brokers show each other on their routes; whoever knows it
+	// may pass for one. "" where this process may not read it, or has none yet.
+	Secret string `json:"secret,omitzero"`
 	Node   string `json:"node,omitzero"`
 }
 
 // NewCluster makes a cluster of peers, with a secret of its own.
 func NewCluster(peers []Peer) (*Cluster, error) {
-	var secret [secretBytes]byte
-	if _, err := rand.Read(secret[:]); err != nil {
+	secret, err := newSecret()
+	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{V: clusterVersion, Peers: peers, Secret: hex.EncodeToString(secret[:])}
+	c := &Cluster{V: clusterVersion, Peers: peers, Secret: secret}
 	return c, c.Validate()
+}
+
+func newSecret() (string, error) {
+	var secret [secretBytes]byte
+	_, err := rand.Read(secret[:])
+	return hex.EncodeToString(secret[:]), err
 }
 
 // Validate checks that there are ClusterSize peers, each with a name and
@@ -166,6 +176,9 @@ func (c *Cluster) Validate() error {
 	}
 	if c.Node != "" && !names[c.Node] {
 		return fmt.Errorf("%w: %w: %s", ErrCluster, ErrNoNode, c.Node)
+	}
+	if c.Node == "" && c.Secret == "" {
+		return nil
 	}
 	if raw, err := hex.DecodeString(c.Secret); err != nil || len(raw) != secretBytes {
 		return fmt.Errorf("%w: secret: want %d hex bytes", ErrCluster, secretBytes)
@@ -206,6 +219,9 @@ func DecodeCluster(data []byte) (*Cluster, error) {
 	if err := versioned.Decode(data, clusterVersion, &c); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCluster, err)
 	}
+	if c.Node == "" && c.Secret != "" {
+		return nil, fmt.Errorf("%w: a secret that every service reads", ErrCluster)
+	}
 	return &c, c.Validate()
 }
 
@@ -214,8 +230,8 @@ func (c *Cluster) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// LoadCluster reads DIR/cluster.json; nil when the directory has a broker of
-// its own.
+// LoadCluster reads DIR/cluster.json, and the secret where this process may; nil
+// when the directory has a broker of its own.
 func LoadCluster(dir string) (*Cluster, error) {
 	path := Dir(dir).Cluster()
 	data, err := os.ReadFile(path)
@@ -229,19 +245,37 @@ func LoadCluster(dir string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return c, nil
+	if c.Node != "" {
+		return c, nil
+	}
+	secret, err := os.ReadFile(Dir(dir).ClusterSecret())
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Secret = strings.TrimSpace(string(secret)); c.Secret == "" {
+		return nil, fmt.Errorf("%s: %w: empty", Dir(dir).ClusterSecret(), ErrCluster)
+	}
+	return c, c.Validate()
 }
 
-// Save writes DIR/cluster.json, durably.
+// Save writes DIR/cluster.json and DIR/cluster.secret, durably.
 func (c *Cluster) Save(dir string) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	data, err := c.encode()
+	if err := durable.WriteFile(Dir(dir).ClusterSecret(), []byte(c.Secret+"\n"), 0o600); err != nil {
+		return err
+	}
+	open := *c
+	open.Secret = ""
+	data, err := open.encode()
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(Dir(dir).Cluster(), data, 0o600)
+	return durable.WriteFile(Dir(dir).Cluster(), data, 0o640)
 }
 
 // render is the part of the server's configuration that makes it one of c.
@@ -284,8 +318,18 @@ func shed(srv *server.Server) {
 }
 
 // writeNodes makes, below DIR/nodes, a directory for each broker: what it needs
-// to run, and nothing else of DIR.
+// to run, and nothing else of DIR. A cluster without a secret, as it comes out of
+// a backup, gets one.
 func (c *Cluster) writeNodes(dir string) (changed bool, err error) {
+	if c.Secret == "" {
+		if c.Secret, err = newSecret(); err != nil {
+			return false, err
+		}
+		// It fails on one that is there and cannot be read.
+		if err := durable.CreateFile(Dir(dir).ClusterSecret(), []byte(c.Secret+"\n"), 0o600); err != nil {
+			return false, err
+		}
+	}
 	for _, p := range c.Peers {
 		to := Dir(dir).Node(p.Name)
 		if err := os.MkdirAll(to.Store(), 0o700); err != nil {
@@ -332,6 +376,9 @@ func writeChanged(path string, data []byte) (changed bool, err error) {
 
 // Cluster is the file that names the brokers of a cluster.
 func (d Dir) Cluster() string { return filepath.Join(string(d), "cluster.json") }
+
+// ClusterSecret is the file with what the brokers of a cluster show each other.
+func (d Dir) ClusterSecret() string { return filepath.Join(string(d), "cluster.secret") }
 
 // Node is the directory of one broker of a cluster.
 func (d Dir) Node(name string) Dir { return Dir(filepath.Join(string(d), "nodes", name)) }

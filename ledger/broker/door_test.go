@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +28,7 @@ type behind struct {
 	more chan struct{}
 }
 
-const greeting = "INFO {}\r\n"
+const greeting = `INFO {"client_id":7}` + "\r\n"
 
 func (b *behind) enter() (net.Conn, error) {
 	near, far := net.Pipe()
@@ -80,7 +82,7 @@ func (b *behind) await(t *testing.T, n int) {
 func newDoor(t *testing.T, once int) (*door, *behind) {
 	t.Helper()
 	b := &behind{more: make(chan struct{}, 1)}
-	d, err := openDoor("127.0.0.1", 0, b.enter)
+	d, err := openDoor("127.0.0.1", 0, 1, nil, b.enter)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +93,8 @@ func newDoor(t *testing.T, once int) (*door, *behind) {
 	})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.free = map[string]bool{"SERVICE": true}
-	d.limiters = map[string]*rate.Limiter{"FLOOD": rate.NewLimiter(0, once), "OTHER": newLimiter()}
+	d.accounts = map[string]string{"SERVICE": "STORE", "FLOOD": "P_agent_flood", "OTHER": "P_agent_other"}
+	d.limiters = map[string]*rate.Limiter{"FLOOD": rate.NewLimiter(0, once), "OTHER": d.newLimiter()}
 	d.stranger = rate.NewLimiter(0, once)
 	return d, b
 }
@@ -181,7 +183,7 @@ func TestDoorEndsWithTheClient(t *testing.T) {
 	c.Close()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		d.mu.Lock()
-		n := len(d.conns)
+		n := len(d.visits)
 		d.mu.Unlock()
 		if n == 0 {
 			return
@@ -189,6 +191,47 @@ func TestDoorEndsWithTheClient(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d connections are left", n)
 		}
+	}
+}
+
+// TestDoorClosesOnAClientThatDoesNotRead: the server has left it by then.
+func TestDoorClosesOnAClientThatDoesNotRead(t *testing.T) {
+	entered := make(chan net.Conn, 1)
+	d, err := openDoor("127.0.0.1", 0, 1, nil, func() (net.Conn, error) {
+		near, far := net.Pipe()
+		entered <- near
+		return far, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.patience = 100 * time.Millisecond
+	c, err := net.Dial("tcp", d.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	srv := <-entered
+	defer srv.Close()
+	wrote := make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil { // until it fills every buffer on the way
+			_, err = srv.Write(make([]byte, 1<<16))
+		}
+		wrote <- err
+	}()
+	select {
+	case <-wrote:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the door holds on to a client that does not read")
+	}
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the client is not told")
 	}
 }
 
@@ -222,7 +265,7 @@ func TestClientKey(t *testing.T) {
 
 func TestDoorClosesOnAServerThatDoesNotRead(t *testing.T) {
 	deaf := make(chan net.Conn, 1)
-	d, err := openDoor("127.0.0.1", 0, func() (net.Conn, error) {
+	d, err := openDoor("127.0.0.1", 0, 1, nil, func() (net.Conn, error) {
 		near, far := net.Pipe()
 		deaf <- near
 		return far, nil
@@ -286,7 +329,7 @@ func TestDoorReadsTheKeyThatTheServerReads(t *testing.T) {
 	if key, _ := clientKey([]byte(line)); key != own.Public {
 		t.Errorf("the door takes %s for %s", own.Public, key)
 	}
-	if h.door.limiter(own.Public) == nil || h.door.limiter(service.Public) != nil {
+	if d := h.door.Load(); d.limiter(own.Public) == nil || d.limiter(service.Public) != nil {
 		t.Error("the agent has no limit, or the service has one")
 	}
 }

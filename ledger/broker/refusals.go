@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/bits"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,14 +21,17 @@ const Unauthenticated = "(unauthenticated)"
 // only place where it can be counted.
 type serverLog struct {
 	log zerolog.Logger
+	// accountOf names the account whose key the connection of that number named;
+	// "" for unknown.
+	accountOf func(id uint64) string
 
 	mu       sync.Mutex
 	refusals map[string]uint64 // by account
 	fatal    string            // what ended the server's start
 }
 
-func newServerLog(log zerolog.Logger) *serverLog {
-	return &serverLog{log: log, refusals: map[string]uint64{}}
+func newServerLog(log zerolog.Logger, accountOf func(id uint64) string) *serverLog {
+	return &serverLog{log: log, accountOf: accountOf, refusals: map[string]uint64{}}
 }
 
 // Noticef and the others implement the server's Logger.
@@ -47,10 +52,13 @@ func (l *serverLog) Fatalf(format string, v ...any) {
 }
 
 func (l *serverLog) Errorf(format string, v ...any) {
-	account, ok := refusedAccount(format)
+	account, id, ok := refusedAccount(format)
 	if !ok {
 		l.log.Error().Msgf(format, v...)
 		return
+	}
+	if id != 0 {
+		account = cmp.Or(l.accountOf(id), account)
 	}
 	l.mu.Lock()
 	l.refusals[account]++
@@ -88,38 +96,44 @@ func (l *serverLog) counts() map[string]uint64 {
 // left, quoted part by quoted part: the server quotes the name as Go does. It
 // is applied to the format and not to the formatted text, which a name with
 // verbs such as %[1]q could rewrite.
-var clientLine = regexp.MustCompile(`^[^"]*? - cid:\d+((?: - "(?:[^"\\]|\\.)*")*) - ([^"].*)$`)
+var clientLine = regexp.MustCompile(`^[^"]*? - cid:(\d+)((?: - "(?:[^"\\]|\\.)*")*) - ([^"].*)$`)
 
 var quotedPart = regexp.MustCompile(` - "((?:[^"\\]|\\.)*)"`)
+
+// overLimit is said of a connection whose key the server found right, before it
+// says whose it is.
+const overLimit = "maximum account active connections exceeded"
 
 var refusalMessages = []string{
 	"Publish Violation", "Subscription Violation",
 	"authentication error", "%v - %s", // of an unknown and of a named user
 	"%s: %d vs %d", // maximum payload exceeded
-	"maximum subscriptions exceeded", "maximum account active connections exceeded",
+	"maximum subscriptions exceeded", overLimit,
 }
 
-// refusedAccount says of which account a log line reports a refusal.
-func refusedAccount(format string) (string, bool) {
+// refusedAccount says of which account a log line reports a refusal. id is not 0
+// where the line says no account, but the key that the connection of that number
+// named was found right.
+func refusedAccount(format string) (account string, id uint64, ok bool) {
 	m := clientLine.FindStringSubmatch(format)
 	if m == nil {
-		return "", false
+		return "", 0, false
 	}
 	refusal := false
 	for _, text := range refusalMessages {
-		refusal = refusal || strings.HasPrefix(m[2], text)
+		refusal = refusal || strings.HasPrefix(m[3], text)
 	}
 	if !refusal {
-		return "", false
+		return "", 0, false
 	}
 	// The account is in the last quoted part, once the client is known.
-	parts := quotedPart.FindAllStringSubmatch(m[1], -1)
-	if len(parts) == 0 {
-		return Unauthenticated, true
+	if parts := quotedPart.FindAllStringSubmatch(m[2], -1); len(parts) > 0 {
+		if account, _, ok := strings.Cut(parts[len(parts)-1][1], "/nkey:"); ok {
+			return account, 0, true
+		}
 	}
-	account, _, ok := strings.Cut(parts[len(parts)-1][1], "/nkey:")
-	if !ok {
-		return Unauthenticated, true
+	if strings.HasPrefix(m[3], overLimit) {
+		id, _ = strconv.ParseUint(m[1], 10, 64)
 	}
-	return account, true
+	return Unauthenticated, id, true
 }

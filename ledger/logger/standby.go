@@ -62,6 +62,14 @@ var errQuiet = errors.New("nothing is written at present")
 
 var instanceName = regexp.MustCompile(`^[a-z0-9-]{0,32}$`)
 
+// CheckInstance says whether name can be a logger's Instance; "" is one.
+func CheckInstance(name string) error {
+	if !instanceName.MatchString(name) {
+		return fmt.Errorf("%w: %q", ErrInstance, name)
+	}
+	return nil
+}
+
 // OpenStandby opens a logger that writes nothing yet: it holds the ledger
 // against checkpoint and index like Open, and TakeOver does the rest.
 func OpenStandby(ctx context.Context, cfg Config) (*Logger, error) {
@@ -291,8 +299,8 @@ func (l *Logger) fence() {
 // lockDir keeps loggers with and without standbys out of each other's way: a
 // directory has one of the latter, or any number of the former.
 func (l *Logger) lockDir() (*durable.Lock, error) {
-	if !instanceName.MatchString(l.cfg.Instance) {
-		return nil, fmt.Errorf("%w: %q", ErrInstance, l.cfg.Instance)
+	if err := CheckInstance(l.cfg.Instance); err != nil {
+		return nil, err
 	}
 	if l.cfg.standby {
 		return durable.TryShared(l.files.lock())

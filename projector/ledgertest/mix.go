@@ -118,7 +118,7 @@ func (m *mixer) one(int) {
 
 // rare is what comes once in a hundred records.
 func (m *mixer) rare(agent string) {
-	switch m.rng.IntN(10) {
+	switch m.rng.IntN(12) {
 	case 0, 1:
 		m.set = m.name("set")
 		d := &events.HypothesesRecorded{Context: m.context(), SetID: m.set, Alternatives: []events.Alternative{
@@ -147,6 +147,13 @@ func (m *mixer) rare(agent string) {
 		m.put("operator/op", &events.CanaryStarted{CanaryID: m.canary, Policy: "p", CapPerWeek: 3, Actions: []events.CanaryAction{{Tool: "bash", Reversible: true}}, Criteria: []events.CanaryCriterion{{Metric: "correctness_violation"}}})
 	case 8:
 		m.put("resolver/main", &events.RollbackTriggered{CanaryID: m.canary, Rule: "action_not_listed", Reason: "graph_query"})
+	case 9:
+		m.put("dispatcher/main", &events.UsageRecorded{
+			MessageID: Ptr(fmt.Sprintf("msg-%d", len(m.l.bodies)/3)), Model: Ptr("model-x"), UsageConvention: Ptr("input_excludes_cached"),
+			Tokens: &events.Tokens{Input: Ptr(int64(400)), Output: Ptr(int64(300)), Cached: Ptr(int64(800))},
+		})
+	case 10:
+		m.put("operator/op", &events.PriceRecorded{PriceID: m.name("price"), Model: "model-x", ValidFrom: events.FormatTime(m.l.now), InputUSDPerMTok: Ptr(3.0)})
 	default:
 		m.put("logger/main", &events.ClockTicked{BootID: "b", MonotonicDeltaNS: 1e10})
 	}

@@ -6,41 +6,21 @@ import (
 	"assay/projector/view"
 )
 
-// Cost sums what tool calls are known to have cost. Each message id is counted
-// once, and of a call the dispatcher's record before the agent's.
+// Cost sums what messages, background jobs and tool calls are known to have cost,
+// as it was reported; view.ListUsage says what counts.
 type Cost struct {
-	Counted        int64   `json:"counted"`       // usages, after removing repeats of a message
-	SelfReported   int64   `json:"self_reported"` // of them, known from the agent alone
-	Inconsistent   int64   `json:"inconsistent"`  // more cached tokens than input that includes them
-	InputTokens    Sum     `json:"input_tokens"`  // cached included
-	CachedTokens   Sum     `json:"cached_tokens"`
-	UncachedTokens Sum     `json:"uncached_tokens"`
-	OutputTokens   Sum     `json:"output_tokens"`
-	USD            SumUSD  `json:"usd"`
-	USDPerUseful   PerItem `json:"usd_per_useful_conclusion"`
+	Counted        int64    `json:"counted"`       // usages, after removing repeats of a message
+	SelfReported   int64    `json:"self_reported"` // of them, known from the agent alone
+	Inconsistent   int64    `json:"inconsistent"`  // more cached tokens than input that includes them
+	InputTokens    view.Sum `json:"input_tokens"`  // cached included
+	CachedTokens   view.Sum `json:"cached_tokens"`
+	UncachedTokens view.Sum `json:"uncached_tokens"`
+	OutputTokens   view.Sum `json:"output_tokens"`
+	USD            SumUSD   `json:"usd"`
+	USDPerUseful   PerItem  `json:"usd_per_useful_conclusion"`
 }
 
-// Sum adds the known values; it is null when none is known, and Known ÷ Total
-// says how much it leaves out.
-type Sum struct {
-	Sum   *int64 `json:"sum"`
-	Known int64  `json:"known"`
-	Total int64  `json:"total"`
-}
-
-func (s *Sum) add(v *int64) {
-	s.Total++
-	if v == nil {
-		return
-	}
-	s.Known++
-	if s.Sum == nil {
-		s.Sum = new(int64)
-	}
-	*s.Sum += *v
-}
-
-// SumUSD is a Sum of US dollars, with the mean of the known values.
+// SumUSD is a view.Sum of US dollars, with the mean of the known values.
 type SumUSD struct {
 	Sum   *float64 `json:"sum"`
 	Mean  *float64 `json:"mean_of_known"`
@@ -78,16 +58,17 @@ type PerItem struct {
 	Value *float64 `json:"value"`
 }
 
-func (c *computer) cost(call *view.Call, selfReported bool) {
+func (c *computer) cost(u *view.Spent) error {
 	k := &c.Cost
 	k.Counted++
-	count(&k.SelfReported, selfReported)
-	count(&k.Inconsistent, call.Usage.Inconsistent)
-	k.InputTokens.add(call.Usage.InputTokens)
-	k.CachedTokens.add(call.Usage.CachedTokens)
-	k.UncachedTokens.add(call.Usage.UncachedTokens)
-	k.OutputTokens.add(call.Usage.OutputTokens)
-	k.USD.add(call.Usage.CostUSD)
+	count(&k.SelfReported, u.SelfReported)
+	count(&k.Inconsistent, u.Usage.Inconsistent)
+	k.InputTokens.Add(u.Usage.InputTokens)
+	k.CachedTokens.Add(u.Usage.CachedTokens)
+	k.UncachedTokens.Add(u.Usage.UncachedTokens)
+	k.OutputTokens.Add(u.Usage.OutputTokens)
+	k.USD.add(u.Usage.CostUSD)
+	return nil
 }
 
 func (k *Cost) settle(useful int64) {

@@ -435,6 +435,7 @@ func TestCost(t *testing.T) {
 	l = ledgertest.New()
 	put("a", ptr(0.0), nil)
 	put("b", ptr(3.0), nil)
+	l.Put(dispatcher, prod, &events.UsageRecorded{Context: events.Context{ToolCallID: ptr("b")}, CostUSD: ptr(3.0)}) // tells of b again
 	l.Put(piper, prod, claim("c", "asserted"))
 	l.Put(piper, prod, claim("d", "asserted"))
 	l.Put(operator, prod, &events.FixRechecked{ClaimID: "c", Result: "confirmed", Source: "instrument", Direct: true})

@@ -109,12 +109,8 @@ var sections = []struct {
 		})
 	}},
 	{view.AllQueries, func(c *computer) error { return view.ListQueries(c.state, c.namespace, c.query) }},
-	{view.AllToolCalls, func(c *computer) error {
-		return view.ListUsage(c.state, c.namespace, func(call *view.Call, selfReported bool) error {
-			c.cost(call, selfReported)
-			return nil
-		})
-	}},
+	{view.AllTold, func(c *computer) error { return view.ListTold(c.state, c.namespace, c.cost) }},
+	{view.AllToolCalls, func(c *computer) error { return view.ListUntold(c.state, c.namespace, c.cost) }},
 }
 
 // score sets what follows from the sums.

@@ -59,15 +59,6 @@ func (l Loss) String() string {
 	return fmt.Sprintf("%s, with the unresolved filled in %s to %s,", number(l.Value), number(l.Best), number(l.Worst))
 }
 
-// String is the sum and how many values it is known from.
-func (s Sum) String() string {
-	sum := "unknown"
-	if s.Sum != nil {
-		sum = strconv.FormatInt(*s.Sum, 10)
-	}
-	return fmt.Sprintf("%s (known for %d of %d)", sum, s.Known, s.Total)
-}
-
 func number(v *float64) string {
 	if v == nil {
 		return "undefined"

@@ -15,13 +15,13 @@ var ErrKind = errors.New("unknown kind")
 func Kinds() []string {
 	return []string{
 		"audits", "blobs", "canaries", "claims", "episodes", "experiments", "hypotheses", "opportunities", "orphans", "parked",
-		"predictions", "queries", "rejections", "scans", "sequences", "shadow", "skews", "tool_calls", "weeks",
+		"predictions", "prices", "queries", "rejections", "scans", "sequences", "shadow", "skews", "tool_calls", "usage", "weeks",
 	}
 }
 
 // List calls fn for everything of one kind in a namespace, in the order of ids
 // or, for canaries, orphans, rejections, scans and skews, of records. Canaries,
-// parked records and weeks are those of every namespace: they have none.
+// parked records, prices and weeks are those of every namespace: they have none.
 func List(s *projector.State, kind, namespace string, fn func(any) error) error {
 	switch kind {
 	case "audits":
@@ -46,6 +46,8 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return s.Parked(func(v projector.Parked) error { return fn(v) })
 	case "predictions":
 		return ListPredictions(s, namespace, func(v *Prediction) error { return fn(v) })
+	case "prices":
+		return ListPrices(s, func(v *Price) error { return fn(v) })
 	case "queries":
 		return ListQueries(s, namespace, func(v *Query) error { return fn(v) })
 	case "rejections":
@@ -60,6 +62,8 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 		return ListSkews(s, namespace, func(v *Skew) error { return fn(v) })
 	case "tool_calls":
 		return ListToolCalls(s, namespace, func(v *ToolCall) error { return fn(v) })
+	case "usage":
+		return ListEpisodeUsage(s, namespace, func(v *EpisodeUsage) error { return fn(v) })
 	case "weeks":
 		return ListWeeks(s, func(v *Week) error { return fn(v) })
 	}

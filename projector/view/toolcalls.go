@@ -33,72 +33,11 @@ type Call struct {
 	Usage         Usage      `json:"usage"`
 }
 
-// Usage is what a call cost, with tokens normalised by usage_convention so that
-// cached input is neither counted twice nor lost. Nil is unknown.
-type Usage struct {
-	InputTokens    *int64   `json:"input_tokens,omitzero"`    // all input, cached included
-	CachedTokens   *int64   `json:"cached_tokens,omitzero"`   // the cached part of it
-	UncachedTokens *int64   `json:"uncached_tokens,omitzero"` // the rest
-	OutputTokens   *int64   `json:"output_tokens,omitzero"`
-	CostUSD        *float64 `json:"cost_usd,omitzero"`
-	LatencyMS      *float64 `json:"latency_ms,omitzero"`
-	// Inconsistent means more cached than input tokens under a convention in
-	// which input includes them; the input is then unknown.
-	Inconsistent bool `json:"inconsistent,omitzero"`
-}
-
-// Conventions of tool.called's usage_convention.
+// Statuses of a call.
 const (
-	inputIncludesCached = "input_includes_cached"
-	inputExcludesCached = "input_excludes_cached"
+	callOK     = "ok"
+	callDenied = "denied" // the dispatcher did not let it run
 )
-
-// callDenied is the status of a call that the dispatcher did not let run.
-const callDenied = "denied"
-
-// normaliseUsage reads the call's own fields, and field by field the context's
-// cost block where they are absent.
-func normaliseUsage(d *events.ToolCalled) Usage {
-	var t events.Tokens
-	if d.Tokens != nil {
-		t = *d.Tokens
-	}
-	u := Usage{CostUSD: d.CostUSD, LatencyMS: d.LatencyMS}
-	if c := d.Context.Cost; c != nil {
-		t.Input, t.Output, t.Cached = or(t.Input, c.InputTokens), or(t.Output, c.OutputTokens), or(t.Cached, c.CachedTokens)
-		u.CostUSD, u.LatencyMS = or(u.CostUSD, c.CostUSD), or(u.LatencyMS, c.LatencyMS)
-	}
-	u.OutputTokens, u.CachedTokens = t.Output, t.Cached
-	convention := deref(d.UsageConvention)
-	if convention == "" && t.Cached != nil && *t.Cached == 0 {
-		convention = inputIncludesCached // nothing cached: both conventions agree
-	}
-	switch {
-	case t.Input == nil:
-	case convention == inputExcludesCached:
-		u.UncachedTokens = t.Input
-		if t.Cached != nil {
-			sum := *t.Input + *t.Cached
-			u.InputTokens = &sum
-		}
-	case convention == inputIncludesCached && t.Cached != nil && *t.Cached > *t.Input:
-		u.Inconsistent = true
-	case convention == inputIncludesCached:
-		u.InputTokens = t.Input
-		if t.Cached != nil {
-			rest := *t.Input - *t.Cached
-			u.UncachedTokens = &rest
-		}
-	}
-	return u
-}
-
-func or[T any](a, b *T) *T {
-	if a != nil {
-		return a
-	}
-	return b
-}
 
 // charge says which call a message's usage is counted with.
 type charge struct {
@@ -153,7 +92,7 @@ func newCall(r *projector.Record, d *events.ToolCalled) *Call {
 	return &Call{
 		Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, EpisodeID: r.Event.EpisodeID,
 		Tool: d.Tool, Target: d.Target, Status: d.Status, ReturnedEdges: len(d.ReturnedEdges),
-		MessageID: d.MessageID, Usage: normaliseUsage(d),
+		MessageID: d.MessageID, Usage: normaliseUsage(d.Tokens, d.UsageConvention, d.CostUSD, d.LatencyMS, d.Context.Cost),
 	}
 }
 
@@ -175,10 +114,9 @@ func ListToolCalls(s *projector.State, namespace string, fn func(*ToolCall) erro
 // Executed says that the dispatcher saw the call run: it was not denied.
 func (t *ToolCall) Executed() bool { return t.Observed != nil && t.Observed.Status != callDenied }
 
-// ListUsage calls fn for everything that is to be counted as usage: a call by
-// its dispatcher's record or, without one, by the agent's, and of the calls
-// that name one message id only the first, the dispatcher's before the agent's.
-func ListUsage(s *projector.State, namespace string, fn func(c *Call, selfReported bool) error) error {
+// listCharged calls fn for the calls that are to be counted as usage; ListUsage
+// says which.
+func listCharged(s *projector.State, namespace string, fn func(id string, c *Call, selfReported bool) error) error {
 	return ListToolCalls(s, namespace, func(t *ToolCall) error {
 		call, observed := t.Observed, true
 		if call == nil {
@@ -193,6 +131,6 @@ func ListUsage(s *projector.State, namespace string, fn func(c *Call, selfReport
 				return nil
 			}
 		}
-		return fn(call, !observed)
+		return fn(t.ToolCallID, call, !observed)
 	})
 }

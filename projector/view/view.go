@@ -42,6 +42,7 @@ const (
 	Scans         = "scans"
 	Shadow        = "shadow"
 	ToolCalls     = "toolcalls"
+	Usages        = "usage"
 	Weeks         = "weeks"
 )
 
@@ -64,7 +65,7 @@ var ErrRole = errors.New("role may not write this type")
 func All() []projector.Projection {
 	return []projector.Projection{
 		blobs{}, canaries{}, claims{}, episodes{}, experiments{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
-		scans{}, shadow{}, toolCalls{}, weeks{},
+		scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
 
@@ -210,6 +211,7 @@ var (
 	AllOpportunities = Listing{Opportunities, opportunityKind}
 	AllPredictions   = Listing{Predictions, predictionKind}
 	AllQueries       = Listing{Queries, queryKind}
+	AllTold          = Listing{Usages, usageKind}
 	AllToolCalls     = Listing{ToolCalls, callKind}
 )
 

@@ -690,8 +690,9 @@ func TestOTLPNoAbsenceAcrossALoss(t *testing.T) {
 // exponential histogram does not say what it is.
 func TestOTLPExamples(t *testing.T) {
 	at := time.Unix(0, 1544712660300000000).UTC()
-	const common = `"source":"app","heartbeat":"gauge","writer":"sensor/app","unit":"1","interval":"1s","max_staleness":"10s","coverage_floor":0.8,"max_gap":"5s","allowed_lateness":"0s","max_skew":"0s"`
+	const common = `"source":"app","heartbeat":"alive","writer":"sensor/app","unit":"1","interval":"1s","max_staleness":"10s","coverage_floor":0.8,"max_gap":"5s","allowed_lateness":"0s","max_skew":"0s"`
 	reg := mustRegistry(t, `{"v":1,"sources":[{"name":"app","kind":"otlp","listen":"127.0.0.1:4318"}],"signals":[
+		{"name":"alive","kind":"gauge","metric":"my.alive",`+common+`},
 		{"name":"gauge","kind":"gauge","metric":"my.gauge","metric_unit":"1","match":{"resource.attributes.service.name":"my.service","scope.attributes.my.scope.attribute":"some scope attribute"},"labels_from":{"a":"attributes.my.gauge.attr"},`+common+`},
 		{"name":"counter","kind":"counter","metric":"my.counter",`+common+`},
 		{"name":"histogram","kind":"counter","metric":"my.histogram","field":"count",`+common+`},

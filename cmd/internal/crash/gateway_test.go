@@ -2,14 +2,18 @@ package crash
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -139,6 +143,58 @@ func TestSpooledEventsSurviveKills(t *testing.T) {
 		t.Errorf("%d events were answered, %d are recorded", len(p.answered), len(recorded))
 	}
 	t.Logf("%d with receipts, %d spooled", p.taken.Load(), p.spooled.Load())
+}
+
+// TestGatewayReloadsOnHangup: SIGHUP has the gateway read its file again, also
+// while events wait in its spool, and a wrong file is only told of.
+func TestGatewayReloadsOnHangup(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	put := func(file string) {
+		t.Helper()
+		if err := os.WriteFile(h.dir.GatewayFile(), fmt.Appendf(nil, file, os.Getuid()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(`{"v":1,"callers":[{"uid":%d,"principal":"agent/piper"}]}`)
+	gw := h.serve("gateway")
+	h.awaitServed("gateway-status")
+	p, end := h.startPosting()
+	h.await("events to be spooled", func() bool { return p.spooled.Load() >= 3 })
+	limit := func() int64 {
+		st, ok := h.status("gateway-status")
+		if !ok {
+			return 0
+		}
+		return st.Gateway.Spools["agent/piper"].Limit
+	}
+	before := limit()
+	put(`{"v":1,"spool_bytes":1000000,"callers":[{"uid":%d,"principal":"agent/piper"},{"uid":77,"principal":"agent/nobody"}]}`)
+	gw.signal(syscall.SIGHUP)
+	h.await("the wrong file to be told of", func() bool {
+		return strings.Contains(gw.tail(), "not reloaded") && strings.Contains(gw.tail(), "agent/nobody")
+	})
+	if got := limit(); got != before || before == 0 {
+		t.Errorf("after a wrong file the spool takes %d bytes, before %d", got, before)
+	}
+	put(`{"v":1,"spool_bytes":1000000,"callers":[{"uid":%d,"principal":"agent/piper"}]}`)
+	gw.signal(syscall.SIGHUP)
+	h.await("the right file to hold", func() bool { return limit() == 1_000_000 })
+
+	br := h.serve("broker", "--port", strconv.Itoa(h.port))
+	h.awaitServed("broker")
+	l := h.serve("logger")
+	h.await("receipts", func() bool { return p.taken.Load() >= 3 })
+	end()
+	for _, s := range []*process{gw, l, br} {
+		s.stop()
+		if s.starts != 1 {
+			t.Errorf("%s was started %d times", s.name, s.starts)
+		}
+	}
+	if recorded := h.recordedBy("agent/piper"); !slices.Equal(recorded, p.answered) {
+		t.Errorf("%d events were answered, %d are recorded, or others", len(p.answered), len(recorded))
+	}
 }
 
 // recordedBy are the events of a principal in the order of the ledger.

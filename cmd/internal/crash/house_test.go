@@ -144,12 +144,12 @@ func mustDecode[T any](t testing.TB, raw string) (v T) {
 type process struct {
 	h    *house
 	name string
-	argv []string
 	as   *syscall.Credential // nil: the test's own user
 	log  string
 	done chan struct{}
 
 	mu       sync.Mutex
+	argv     []string  // of the next start
 	cmd      *exec.Cmd // nil between two starts
 	stopping bool
 	starts   int
@@ -204,14 +204,14 @@ func (p *process) once() bool {
 		return false
 	}
 	defer log.Close()
-	cmd := exec.Command(p.argv[0], p.argv[1:]...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: p.as}
 	p.mu.Lock()
 	if p.stopping {
 		p.mu.Unlock()
 		return false
 	}
+	cmd := exec.Command(p.argv[0], p.argv[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: p.as}
 	if err := cmd.Start(); err != nil {
 		p.mu.Unlock()
 		p.h.t.Error(err)

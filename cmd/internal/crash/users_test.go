@@ -15,11 +15,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"unsafe"
 
+	"assay/cmd/internal/node"
 	"assay/ledger"
+	"assay/ledger/broker"
+	"assay/ledger/broker/brokertest"
+	"assay/ledger/logger"
 )
 
 // host is a machine on which every service runs as its own Unix user, made as
@@ -29,8 +34,10 @@ type host struct {
 	t      *testing.T
 	prefix string // of the users' names, in place of "assay"
 	bin    string
-	procs  map[string]*process // by service
+	procs  map[string]*process // by name
 	ids    map[string]*syscall.Credential
+	// sockets are those of the status, seen from DIR/run, and whose each is.
+	sockets map[string]string
 }
 
 // services in the order in which they start.
@@ -38,6 +45,9 @@ var services = []string{"broker", "logger", "projector", "resolver", "ingress", 
 
 // people are those who are no service: the agent, and an operator.
 var people = []string{"piper", "alice"}
+
+// hosts counts them: they are made side by side, with users of their own.
+var hosts atomic.Int32
 
 func newHost(t *testing.T) *host {
 	t.Helper()
@@ -59,13 +69,13 @@ func newHost(t *testing.T) *host {
 			t.Error(err)
 		}
 	})
-	h := &host{t: t, prefix: fmt.Sprintf("at%d", os.Getpid()), procs: map[string]*process{}, ids: map[string]*syscall.Credential{}}
+	h := &host{t: t, prefix: fmt.Sprintf("at%d-%d", os.Getpid(), hosts.Add(1)), procs: map[string]*process{}, ids: map[string]*syscall.Credential{}, sockets: map[string]string{}}
 	h.bin = filepath.Join(dir, "assay")
 	h.check(os.Chmod(dir, 0o711))
 	h.sh("cp", assay, h.bin)
 	h.check(os.Chmod(h.bin, 0o755))
 	h.makeUsers()
-	h.house = newHouseIn(t, dir)
+	h.house = &house{t: t, dir: node.Dir(filepath.Join(dir, "house"))}
 	return h
 }
 
@@ -184,11 +194,14 @@ func raw(number, a, b, c uintptr) error {
 	return nil
 }
 
-// serveAs starts a service under its own user.
-func (h *host) serveAs(name string, args ...string) {
+// serveAs starts a service under its own user and waits until it answers on a
+// socket, seen from DIR/run.
+func (h *host) serveAs(service, socket string, args ...string) {
 	h.t.Helper()
-	argv := append([]string{h.bin, "--dir", string(h.dir), "serve", name}, args...)
-	h.procs[name] = h.house.superviseAs(name, argv, h.ids[name])
+	argv := append([]string{h.bin, "--dir", string(h.dir), "serve", service}, args...)
+	h.procs[socket] = h.house.superviseAs(filepath.Base(socket), argv, h.ids[service])
+	h.sockets[socket] = service
+	h.awaitServed(socket)
 }
 
 // runAs runs a command as a user.
@@ -197,16 +210,25 @@ func (h *host) runAs(who, stdin string, args ...string) result {
 	return h.house.runWith(h.bin, h.ids[who], stdin, args...)
 }
 
-func (h *host) start() {
+// serveRest starts every service but broker and logger.
+func (h *host) serveRest() {
 	h.t.Helper()
-	h.serveAs("broker", "--port", strconv.Itoa(h.port))
-	h.awaitServed("broker")
-	h.serveAs("logger")
-	h.awaitServed("logger")
-	for _, s := range services[2:] {
-		h.serveAs(s)
+	for service, socket := range map[string]string{"projector": "assay", "resolver": "resolver", "ingress": "ingress", "sensor": "sensor", "gateway": "gateway-status"} {
+		h.serveAs(service, socket)
 	}
-	h.awaitServed("assay", "resolver", "ingress", "sensor", "gateway-status")
+}
+
+// split gives each file to its user, and checks that it did.
+func (h *host) split(args ...string) {
+	h.t.Helper()
+	h.must(append([]string{"permissions", "--prefix", h.prefix}, args...)...)
+	h.run("", append([]string{"permissions", "--prefix", h.prefix, "--check"}, args...)...).says(h.t, "permissions --check", 0, "")
+}
+
+func (h *host) letInPiper() {
+	h.t.Helper()
+	callers := fmt.Sprintf(`{"v":1,"callers":[{"user":%q,"principal":"agent/piper"}]}`, h.prefix+"-piper")
+	h.check(os.WriteFile(h.dir.GatewayFile(), []byte(callers), 0o600))
 }
 
 // Every service runs as its own user on a directory that `assay permissions`
@@ -215,12 +237,83 @@ func (h *host) start() {
 func TestUsersAreKeptApart(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	callers := fmt.Sprintf(`{"v":1,"callers":[{"user":%q,"principal":"agent/piper"}]}`, h.prefix+"-piper")
-	h.check(os.WriteFile(h.dir.GatewayFile(), []byte(callers), 0o600))
-	h.must("permissions", "--prefix", h.prefix)
-	h.run("", "permissions", "--prefix", h.prefix, "--check").says(t, "permissions --check", 0, "")
-	h.start()
+	h.port = freePort(t)
+	h.must("init", "--offline-dir", t.TempDir())
+	h.letInPiper()
+	h.split()
+	h.serveAs("broker", "broker", "--port", strconv.Itoa(h.port))
+	h.serveAs("logger", "logger")
+	h.serveRest()
+	h.testApart("logger")
+	h.stop()
+	h.run("", "verify").says(t, "verify by root at the end", 0, "consistent")
+}
 
+// The same on a directory whose brokers are those of a cluster, with a logger that
+// stands by: it has no other socket than the one that root linked for it.
+func TestUsersOfAClusterAreKeptApart(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	c := &cluster{house: h.house, peers: brokertest.Peers(t)}
+	h.urls = (&broker.Cluster{Peers: c.peers}).URLs()
+	offline := t.TempDir()
+	h.must(c.initArgs(offline)...)
+	h.letInPiper()
+	h.split("--instance", "b")
+	for _, p := range c.peers {
+		h.serveAs("broker", nodeSocket(p.Name), "--node", p.Name)
+	}
+	h.must("init", "--offline-dir", offline)
+	h.split("--instance", "b")
+	h.serveAs("logger", "logger", "--standby")
+	h.await("the first logger to write", func() bool { return h.role("logger") == logger.RoleActive })
+	h.serveAs("logger", "logger-b", "--standby", "--instance", "b")
+	h.serveRest()
+	h.testApart("logger")
+	h.check(os.Chmod(broker.Dir(h.dir).Node("n1").Cluster(), 0o644))
+	h.run("", "doctor").says(t, "doctor on a secret that all can read", 1, "nodes/n1/cluster.json has mode 0644")
+	h.split()
+	h.testBrokerHost(t)
+	h.procs["logger"].stop()
+	h.await("the other logger to write", func() bool { return h.role("logger-b") == logger.RoleActive })
+	delete(h.procs, "logger")
+	h.run(string(mustTemplate(t, "gate.chosen").next().raw), "emit").says(t, "emit after the takeover", 0, "")
+	h.run("", "verify").says(t, "verify by root at the end", 0, "consistent")
+	h.stop()
+}
+
+// testBrokerHost splits the directory of a host that has a broker of the cluster and
+// nothing else.
+func (h *host) testBrokerHost(t *testing.T) {
+	far := *h
+	far.house = &house{t: t, dir: node.Dir(filepath.Join(filepath.Dir(h.bin), "far"))}
+	to := broker.Dir(far.dir).Node("n1")
+	h.check(os.MkdirAll(filepath.Dir(string(to)), 0o700))
+	h.sh("cp", "-r", string(broker.Dir(h.dir).Node("n1")), string(to))
+	far.split()
+	far.as("broker", func() {
+		if err := canRead(to.Cluster()); err != nil {
+			t.Errorf("the broker: %v", err)
+		}
+		if err := canWrite(to.Store(), true); err != nil {
+			t.Errorf("the broker: %v", err)
+		}
+	})
+	far.as("logger", func() {
+		if canRead(to.Cluster()) == nil || canRead(to.Config()) == nil {
+			t.Error("the logger reads the brokers' secret")
+		}
+	})
+	if _, err := os.Lstat(far.dir.Run()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a host without services has %s: %v", far.dir.Run(), err)
+	}
+}
+
+// testApart tries everything with everyone, on a host where all runs. writes is
+// the socket of the logger that does.
+func (h *host) testApart(writes string) {
+	t := h.t
+	t.Helper()
 	// The agent publishes with a copy of her credential, and nothing else.
 	home := filepath.Join(filepath.Dir(h.bin), "piper")
 	h.check(os.Mkdir(home, 0o700))
@@ -230,11 +323,7 @@ func TestUsersAreKeptApart(t *testing.T) {
 	event := mustTemplate(t, "gate.chosen")
 	emit := []string{"emit", "--as", "agent/piper", "--nats", h.url(), "--nkey", seed}
 	h.runAs("piper", string(event.next().raw), emit...).says(t, "emit as piper", 0, "")
-	h.await("the views", func() bool {
-		l, ok := h.status("logger")
-		p, running := h.status("assay")
-		return ok && running && l.Logger != nil && p.Projector != nil && uint64(p.Projector.Seq) == l.Logger.Size
-	})
+	h.awaitViews(writes)
 
 	t.Run("operator", h.testOperator)
 	t.Run("files", h.testFiles)
@@ -252,12 +341,19 @@ func TestUsersAreKeptApart(t *testing.T) {
 			t.Errorf("%s was started %d times:\n%s", name, p.starts, p.tail())
 		}
 	}
-	for _, s := range slices.Backward(services) {
-		h.procs[s].stop()
+}
+
+// stop ends the brokers last. What the services wrote meanwhile is theirs.
+func (h *host) stop() {
+	h.t.Helper()
+	for _, brokers := range []bool{false, true} {
+		for socket, p := range h.procs {
+			if (h.sockets[socket] == "broker") == brokers {
+				p.stop()
+			}
+		}
 	}
-	// What the services wrote meanwhile is theirs.
-	h.run("", "permissions", "--prefix", h.prefix, "--check").says(t, "permissions --check at the end", 0, "")
-	h.run("", "verify").says(t, "verify by root at the end", 0, "consistent")
+	h.run("", "permissions", "--prefix", h.prefix, "--check").says(h.t, "permissions --check at the end", 0, "")
 }
 
 func (h *host) testOperator(t *testing.T) {
@@ -294,6 +390,10 @@ func owns(rel string) string {
 	case "run":
 		service, _, _ := strings.Cut(rest, "/")
 		return strings.TrimSuffix(service, "-status")
+	case "nodes":
+		if strings.Count(rest, "/") > 0 {
+			return "broker"
+		}
 	case "creds":
 		switch user := strings.TrimSuffix(rest, ".nk"); {
 		case strings.HasPrefix(user, "service.logger-"):
@@ -317,12 +417,14 @@ func owns(rel string) string {
 
 // mayRead says who else reads an entry: a file, or a directory's names.
 func mayRead(who, rel string) bool {
+	parts := strings.Split(rel, "/")
+	ofNode := parts[0] == "nodes" && (len(parts) < 3 || parts[2] == "run" && (len(parts) == 3 || parts[3] == "nats.url"))
 	switch {
 	case rel == "run/broker/nats.url":
 		return true
 	case who == "piper":
 		return false
-	case rel == ".", rel == "principals.json", rel == "registry.json", rel == "logger/key.pub", rel == "run",
+	case rel == ".", rel == "cluster.json", ofNode, rel == "principals.json", rel == "registry.json", rel == "logger/key.pub", rel == "run",
 		rel == "logger/checkpoint", strings.HasPrefix(rel, "logger/checkpoint/"):
 		return true // of all services and operators
 	case who == "gateway" && rel == "gateway.json":
@@ -418,13 +520,9 @@ func canWrite(path string, dir bool) error {
 
 // testSockets asks who may connect to which service.
 func (h *host) testSockets(t *testing.T) {
-	sockets := map[string]string{ // by whose it is
-		"broker": "broker", "logger": "logger", "projector": "assay", "resolver": "resolver", "ingress": "ingress", "sensor": "sensor",
-		"gateway": "gateway-status",
-	}
 	for _, who := range slices.Concat(people, services) {
 		h.as(who, func() {
-			for service, name := range sockets {
+			for name, service := range h.sockets {
 				want := who == service || who == "alice" || service == "broker" && who != "piper"
 				c, err := net.Dial("unix", filepath.Join(h.dir.Run(), name+".sock"))
 				if err == nil {
@@ -471,7 +569,7 @@ func (h *host) testProcesses(t *testing.T) {
 	for _, who := range slices.Concat(people, services) {
 		h.as(who, func() {
 			for service, p := range h.procs {
-				if who == service {
+				if h.ids[who] == p.as {
 					continue
 				}
 				if err := syscall.Kill(p.pid(), 0); !errors.Is(err, syscall.EPERM) {
@@ -501,6 +599,18 @@ func (h *host) testGateway(t *testing.T) {
 		fmt.Fprintf(c, "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: application/cloudevents+json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
 		answer, err := io.ReadAll(c)
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") || !strings.Contains(string(answer), `"seq":`) {
+			t.Errorf("%v: %s", err, answer)
+		}
+		// The blob store is the resolver's alone.
+		blobs, err := net.Dial("unix", h.dir.GatewaySocket())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer blobs.Close()
+		fmt.Fprintf(blobs, "PUT /v1/blobs HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nConnection: close\r\n\r\nsaid")
+		answer, err = io.ReadAll(blobs)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 501 ") || !strings.Contains(string(answer), `"no_blob_store"`) {
 			t.Errorf("%v: %s", err, answer)
 		}
 	})

@@ -103,11 +103,17 @@ func older(a, b [3]int) bool {
 	return false
 }
 
-// config holds the broker's configuration file against what it is made from.
+// config holds the configuration file of each broker against what it is made from.
 func (e *exam) config(context.Context) {
+	for _, b := range e.brokers() {
+		e.configOf(b)
+	}
+}
+
+func (e *exam) configOf(b broker.Dir) {
 	const check = "broker configuration"
-	path := broker.Dir(e.Dir).Config()
-	have, want, err := broker.CompareConfig(string(e.Dir))
+	path := b.Config()
+	have, want, err := broker.CompareConfig(string(b))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		e.add(check, Unknown, fmt.Sprintf("%v", err), "")

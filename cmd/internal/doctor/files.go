@@ -32,6 +32,20 @@ var offlineSeeds = []string{
 	principal.BootstrapStore + principal.CredentialSuffix, principal.BootstrapTelemetry + principal.CredentialSuffix, "recovery" + principal.CredentialSuffix,
 }
 
+// brokers are the directories of the brokers that may run on this host: DIR's own,
+// or those of a cluster.
+func (e *exam) brokers() []broker.Dir {
+	if cluster, err := broker.LoadCluster(string(e.Dir)); err != nil || cluster == nil {
+		return []broker.Dir{broker.Dir(e.Dir)}
+	}
+	nodes, _ := filepath.Glob(filepath.Join(string(e.Dir), "nodes", "*"))
+	dirs := make([]broker.Dir, len(nodes))
+	for i, n := range nodes {
+		dirs[i] = broker.Dir(n)
+	}
+	return dirs
+}
+
 // files looks at modes and owners, for offline seeds, and for unfinished work.
 func (e *exam) files(context.Context) {
 	e.secrets()
@@ -48,6 +62,12 @@ func (e *exam) secrets() {
 	creds, _ := filepath.Glob(filepath.Join(e.CredsDir, "*"+principal.CredentialSuffix))
 	tokens, _ := filepath.Glob(filepath.Join(e.CredsDir, "*.token"))
 	creds = append(creds, tokens...)
+	paths = append(paths, broker.Dir(e.Dir).ClusterSecret())
+	for _, b := range e.brokers() {
+		if b != broker.Dir(e.Dir) { // DIR's cluster.json has no secret
+			paths = append(paths, b.Cluster())
+		}
+	}
 	bad, seen := 0, 0
 	for _, path := range append(paths, creds...) {
 		info, err := os.Stat(path)
@@ -82,7 +102,10 @@ func (e *exam) rooms() {
 	owners := map[uint32]bool{}
 	bad := 0
 	rooms := []string{
-		broker.Dir(e.Dir).Store(), string(e.Dir.Logger()), e.Dir.Creds(), e.Dir.Views(), e.Dir.Snapshots(), e.Dir.Blobs(), e.Dir.Resolver(), e.Dir.Gateway(), e.Dir.Run(),
+		string(e.Dir.Logger()), e.Dir.Creds(), e.Dir.Views(), e.Dir.Snapshots(), e.Dir.Blobs(), e.Dir.Resolver(), e.Dir.Gateway(), e.Dir.Run(),
+	}
+	for _, b := range e.brokers() {
+		rooms = append(rooms, b.Store())
 	}
 	for _, path := range rooms {
 		info, err := os.Stat(path)
@@ -146,7 +169,7 @@ func (e *exam) offline() {
 			return nil
 		case err != nil:
 			return err
-		case d.IsDir() && (path == e.Dir.Blobs() || path == filepath.Join(broker.Dir(e.Dir).Store(), "jetstream")):
+		case d.IsDir() && (path == e.Dir.Blobs() || d.Name() == "jetstream" && filepath.Base(filepath.Dir(path)) == "broker"):
 			return fs.SkipDir // large, and not where seeds are put
 		case slices.Contains(offlineSeeds, d.Name()):
 			found = append(found, path)
@@ -208,7 +231,11 @@ func (e *exam) blobs(context.Context) {
 func (e *exam) room(context.Context) {
 	const check = "disk"
 	looked := map[unix.Fsid]bool{}
-	for _, path := range []string{broker.Dir(e.Dir).Store(), string(e.Dir.Logger()), e.Dir.Views(), e.Dir.Blobs()} {
+	paths := []string{string(e.Dir.Logger()), e.Dir.Views(), e.Dir.Blobs()}
+	for _, b := range e.brokers() {
+		paths = append(paths, b.Store())
+	}
+	for _, path := range paths {
 		var st unix.Statfs_t
 		if err := unix.Statfs(path, &st); err != nil {
 			if !errors.Is(err, fs.ErrNotExist) {

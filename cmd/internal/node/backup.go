@@ -72,10 +72,18 @@ func Backup(ctx context.Context, c BackupConfig, open func() (Evidence, error)) 
 // plainFiles are what a backup has of DIR beside checkpoints and secrets; those
 // that are not there are left out. A witness's own state is none of them: put
 // back, it would have forgotten what it cosigned.
-var plainFiles = []string{"principals.json", "broker/services.json", "registry.json", "gateway.json", "witness-policy.txt", "copies.json", "logger/key.pub"}
+var plainFiles = []string{clusterFile, "principals.json", "broker/services.json", "registry.json", "gateway.json", "witness-policy.txt", "copies.json", "logger/key.pub"}
 
-// secretFiles let whoever has them sign checkpoints and act as any principal.
-var secretFiles = []string{"logger/key", "logger/hmac.key"}
+// secretFiles let whoever has them sign checkpoints, act as any principal and pass
+// for a broker of the cluster.
+var secretFiles = []string{"logger/key", "logger/hmac.key", clusterSecretFile}
+
+// The files that make a directory one of a cluster; a restore to one broker
+// leaves them out.
+const (
+	clusterFile       = "cluster.json"
+	clusterSecretFile = "cluster.secret"
+)
 
 // files reads them. Checkpoints of more records than are backed up stay out.
 func (c BackupConfig) files(newest ledger.SignedCheckpoint) ([]backup.Content, error) {

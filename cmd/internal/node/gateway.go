@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 
 	"assay/events/gateway"
 	"assay/events/publish"
@@ -38,14 +40,19 @@ type GatewayConfig struct {
 
 // Gateway is a running gateway with a connection and a spool for each principal.
 type Gateway struct {
-	dir       Dir
-	cfg       GatewayConfig
-	door      *gateway.Gateway
-	outlets   map[string]*outlet // by role/name
+	dir      Dir
+	hub      *Hub
+	cfg      GatewayConfig
+	door     *gateway.Gateway
+	ctx      context.Context // ends with the gateway
+	cancel   context.CancelFunc
+	forwards sync.WaitGroup
+
+	loading sync.Mutex // one load of the file at a time, and none once it closes
+
+	mu        sync.Mutex
+	outlets   map[string]*outlet // by role/name; none is taken away
 	blobBytes int64              // of one blob, at most
-	stop      <-chan struct{}
-	cancel    context.CancelFunc
-	forwards  sync.WaitGroup
 }
 
 // outlet is one principal's way out.
@@ -61,15 +68,27 @@ type outlet struct {
 // meanwhile.
 func StartGateway(ctx context.Context, dir Dir, hub *Hub, cfg GatewayConfig) (*Gateway, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	g := &Gateway{dir: dir, cfg: cfg, outlets: map[string]*outlet{}, stop: ctx.Done(), cancel: cancel}
-	if err := g.open(ctx, hub); err != nil {
+	g := &Gateway{dir: dir, hub: hub, cfg: cfg, outlets: map[string]*outlet{}, ctx: ctx, cancel: cancel}
+	if err := g.Reload(); err != nil {
 		cancel()
 		return nil, errors.Join(err, g.close())
 	}
 	return g, nil
 }
 
-func (g *Gateway) open(ctx context.Context, hub *Hub) error {
+// Reload reads gateway.json again and goes by it: callers, rates and limits. With
+// an error everything stays as it was. Connections stay, and so does the spool of
+// a principal that no caller has any more, until it is delivered. It does nothing
+// where no gateway runs.
+func (g *Gateway) Reload() error {
+	if g == nil {
+		return nil
+	}
+	g.loading.Lock()
+	defer g.loading.Unlock()
+	if err := g.ctx.Err(); err != nil {
+		return err
+	}
 	file, err := gateway.Load(g.dir.GatewayFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		file, err = gateway.Own(), nil
@@ -77,41 +96,71 @@ func (g *Gateway) open(ctx context.Context, hub *Hub) error {
 	if err != nil {
 		return err
 	}
-	g.blobBytes = cmp.Or(file.BlobBytes, gateway.DefaultBlob)
-	publishers := map[string]gateway.Publisher{}
-	for _, c := range file.Callers {
-		if g.outlets[c.Principal] != nil {
-			continue
+	fresh := map[string]*outlet{}
+	if err := g.take(file, fresh); err != nil {
+		for _, o := range fresh {
+			err = errors.Join(err, o.close())
 		}
-		o, err := g.outlet(hub, c.Principal, file.SpoolBytes)
-		if err != nil {
-			return err
-		}
-		g.outlets[c.Principal], publishers[c.Principal] = o, o.client
-	}
-	g.adopt(hub, file.SpoolBytes)
-	var blobs gateway.Blobs
-	if store, err := blob.Open(g.dir.Blobs()); err == nil {
-		blobs = store
-	} else {
-		g.cfg.Log.Warn().Err(err).Msg("the gateway takes no blobs")
-	}
-	g.door, err = gateway.Start(gateway.Config{
-		File: file, Dir: string(g.dir), Socket: durable.Target(g.dir.GatewaySocket()), Publishers: publishers,
-		Blobs: blobs, Room: g.room, Random: rand.Reader, Log: g.cfg.Log,
-	})
-	if err != nil {
 		return err
 	}
-	for id, o := range g.outlets {
-		g.forwards.Go(func() { g.forward(ctx, id, o) })
+	g.mu.Lock()
+	maps.Copy(g.outlets, fresh)
+	g.blobBytes = cmp.Or(file.BlobBytes, gateway.DefaultBlob)
+	for _, o := range g.outlets {
+		o.spool.SetLimit(file.SpoolBytes)
+	}
+	g.mu.Unlock()
+	for id, o := range fresh {
+		g.forwards.Go(func() { g.forward(id, o) })
 	}
 	return nil
 }
 
+// take opens what a file names and is not open yet, and starts the door with it or
+// has it take the file up.
+func (g *Gateway) take(file *gateway.File, fresh map[string]*outlet) error {
+	publishers := map[string]gateway.Publisher{}
+	for _, c := range file.Callers {
+		o := cmp.Or(g.outlets[c.Principal], fresh[c.Principal])
+		if o == nil {
+			var err error
+			if o, err = g.outlet(c.Principal); err != nil {
+				return err
+			}
+			fresh[c.Principal] = o
+		}
+		publishers[c.Principal] = o.client
+	}
+	if g.door != nil {
+		return g.door.Reload(file, publishers)
+	}
+	g.adopt(fresh)
+	var err error
+	g.door, err = gateway.Start(gateway.Config{
+		File: file, Dir: string(g.dir), Socket: durable.Target(g.dir.GatewaySocket()), Publishers: publishers,
+		Blobs: g.blobs(), Room: g.room, Random: rand.Reader, Log: g.cfg.Log,
+	})
+	return err
+}
+
+// blobs is the store of the directory, where resolver, backup and erasure find what
+// is in it; nil where it is another user's, or another host's. None is made: on a
+// host of its own nobody would look into it.
+func (g *Gateway) blobs() gateway.Blobs {
+	store, err := blob.OpenExisting(g.dir.Blobs())
+	if err == nil {
+		err = unix.Access(g.dir.Blobs(), unix.W_OK|unix.X_OK)
+	}
+	if err != nil {
+		g.cfg.Log.Info().Err(err).Msg("the gateway stores no blobs")
+		return nil
+	}
+	return store
+}
+
 // outlet opens a principal's connection and spool.
-func (g *Gateway) outlet(hub *Hub, id string, limit int64) (*outlet, error) {
-	cred, err := principal.LoadCredential(principal.CredentialPath(hub.creds, userOf(id)))
+func (g *Gateway) outlet(id string) (*outlet, error) {
+	cred, err := principal.LoadCredential(principal.CredentialPath(g.hub.creds, userOf(id)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the gateway has no credential of %s, whom %s names: %w", id, g.dir.GatewayFile(), err)
 	}
@@ -119,7 +168,7 @@ func (g *Gateway) outlet(hub *Hub, id string, limit int64) (*outlet, error) {
 		return nil, err
 	}
 	o := &outlet{}
-	if o.spool, err = spool.Open(spool.Config{Dir: g.spoolOf(id), Principal: id, Limit: limit}); err != nil {
+	if o.spool, err = spool.Open(spool.Config{Dir: g.spoolOf(id), Principal: id}); err != nil {
 		return nil, err
 	}
 	for _, t := range o.spool.Torn() {
@@ -131,7 +180,7 @@ func (g *Gateway) outlet(hub *Hub, id string, limit int64) (*outlet, error) {
 		}
 	}
 	// Not in process: there, a revoked principal's connection is never closed.
-	if o.conn, err = hub.DialAs(cred, false, nats.RetryOnFailedConnect(true)); err != nil {
+	if o.conn, err = g.hub.DialAs(cred, false, nats.RetryOnFailedConnect(true)); err != nil {
 		return nil, errors.Join(err, o.spool.Close())
 	}
 	o.client = publish.NewClient(publish.Config{
@@ -144,37 +193,42 @@ func (g *Gateway) outlet(hub *Hub, id string, limit int64) (*outlet, error) {
 	return o, nil
 }
 
+func (o *outlet) close() error {
+	o.conn.Close()
+	return o.spool.Close()
+}
+
 func (g *Gateway) spoolOf(id string) string {
 	return filepath.Join(g.dir.Gateway(), "spool", userOf(id))
 }
 
 // adopt opens the spools of principals that no caller has any more: what was
 // promised is delivered, if the credential is still there.
-func (g *Gateway) adopt(hub *Hub, limit int64) {
+func (g *Gateway) adopt(fresh map[string]*outlet) {
 	entries, err := os.ReadDir(filepath.Join(g.dir.Gateway(), "spool"))
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
 		id := strings.Replace(e.Name(), ".", "/", 1)
-		if _, _, err := principal.ParseID(id); err != nil || g.outlets[id] != nil {
+		if _, _, err := principal.ParseID(id); err != nil || fresh[id] != nil {
 			continue
 		}
-		o, err := g.outlet(hub, id, limit)
+		o, err := g.outlet(id)
 		if err != nil {
 			g.cfg.Log.Error().Err(err).Str("principal", id).Msg("its spool stays as it is")
 			continue
 		}
-		g.outlets[id] = o
+		fresh[id] = o
 	}
 }
 
-// forward delivers what is spooled until ctx ends. A connection that the broker
+// forward delivers what is spooled until the gateway ends. A connection that the broker
 // closed for good, as it does with a revoked principal's, leaves the spool as
 // it is.
-func (g *Gateway) forward(ctx context.Context, id string, o *outlet) {
-	err := o.client.Forward(ctx)
-	if ctx.Err() != nil {
+func (g *Gateway) forward(id string, o *outlet) {
+	err := o.client.Forward(g.ctx)
+	if g.ctx.Err() != nil {
 		return
 	}
 	text := fmt.Sprintf("nothing more is delivered until the gateway starts again: %v", err)
@@ -190,6 +244,8 @@ func (g *Gateway) room() error {
 	if err != nil {
 		return err
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	mark := 2*cmp.Or(g.cfg.LowWater, DefaultLowWater) + uint64(len(g.outlets))*uint64(g.blobBytes)
 	if free < mark {
 		return fmt.Errorf("%d bytes free, uploads leave %d", free, mark)
@@ -200,7 +256,7 @@ func (g *Gateway) room() error {
 // Wait returns once the gateway has stopped, after the context it was started
 // with ended.
 func (g *Gateway) Wait() error {
-	<-g.stop
+	<-g.ctx.Done()
 	return g.close()
 }
 
@@ -210,10 +266,11 @@ func (g *Gateway) close() error {
 		errs = append(errs, g.door.Close())
 	}
 	g.cancel()
+	g.loading.Lock() // behind a load that is under way
+	defer g.loading.Unlock()
 	g.forwards.Wait()
 	for _, o := range g.outlets {
-		o.conn.Close()
-		errs = append(errs, o.spool.Close())
+		errs = append(errs, o.close())
 	}
 	return errors.Join(errs...)
 }
@@ -238,6 +295,8 @@ func (g *Gateway) StatusOf() *GatewayStatus {
 		return nil
 	}
 	st := &GatewayStatus{Stats: g.door.Stats(), TCP: g.door.TCPAddr(), Spools: map[string]SpoolStatus{}}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for id, o := range g.outlets {
 		s := SpoolStatus{Stats: o.spool.Stats(), Refused: o.refused.Load()}
 		if t := o.trouble.Load(); t != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -380,38 +381,118 @@ func TestGatewayOutlastsItsConfiguration(t *testing.T) {
 	}
 }
 
+// TestGatewayReload: another file holds without a restart; what is spooled for a
+// caller who is no longer listed is delivered, and a wrong file changes nothing.
+func TestGatewayReload(t *testing.T) {
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","callers":[{"uid":%d,"principal":"agent/other"}]}`, os.Getuid()))
+	h.startGateway()
+	hers, own := mustGate(t), mustGate(t)
+	if status, answer := h.post(os.Getuid(), oneEvent, hers); status != 202 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	reload := func(file string) error {
+		t.Helper()
+		text := strings.NewReplacer("SOCKET", h.socket, "OWN", strconv.Itoa(os.Getuid())).Replace(file)
+		if err := os.WriteFile(h.dir.GatewayFile(), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return h.gate.Reload()
+	}
+	if err := reload(`{"v":1,"socket":"SOCKET","spool_bytes":3000,"callers":[{"uid":OWN,"principal":"agent/piper"}]}`); err != nil {
+		t.Fatal(err)
+	}
+	if status, answer := h.post(os.Getuid(), oneEvent, own); status != 202 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	for name, file := range map[string]string{
+		"no JSON":       `{"v":1,`,
+		"no credential": `{"v":1,"socket":"SOCKET","spool_bytes":9999,"callers":[{"uid":1,"principal":"dispatcher/main"},{"uid":2,"principal":"agent/nobody"}]}`,
+		"other socket":  `{"v":1,"socket":"SOCKET.other","callers":[{"uid":1,"principal":"detector/main"}]}`,
+	} {
+		if err := reload(file); err == nil {
+			t.Errorf("%s: taken up", name)
+		}
+	}
+	spools := h.gate.StatusOf().Spools
+	if len(spools) != 2 || spools["agent/other"].Events != 1 || spools["agent/piper"].Events != 1 || spools["agent/piper"].Limit != 3000 || spools["agent/other"].Limit != 3000 {
+		t.Errorf("after the wrong files: %+v", spools)
+	}
+	// What a wrong file opened was closed again, so that a right one can have it.
+	if err := reload(`{"v":1,"socket":"SOCKET","callers":[{"uid":OWN,"principal":"agent/piper"},{"uid":1,"principal":"dispatcher/main"},{"uid":2,"principal":"detector/main"}]}`); err != nil {
+		t.Fatal(err)
+	}
+	h.startLogger()
+	h.drained("agent/other")
+	h.drained("agent/piper")
+	if status, answer := h.settled(os.Getuid(), mustGate(t)); status != 200 {
+		t.Errorf("%d %s", status, answer)
+	}
+	got := map[string]string{}
+	for _, r := range h.recorded() {
+		got[string(r.Event)] = r.Principal
+	}
+	if len(got) != 3 || got[string(hers)] != "agent/other" || got[string(own)] != "agent/piper" {
+		t.Errorf("recorded %v", got)
+	}
+}
+
+// put uploads a blob.
+func (h *gatewayHouse) put(content string) (status int, answer string) {
+	h.t.Helper()
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", h.socket) },
+	}}
+	req, err := http.NewRequest("PUT", "http://gateway/v1/blobs", strings.NewReader(content))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return resp.StatusCode, string(raw)
+}
+
+// TestGatewayOnAHostOfItsOwn has no blob store and makes none, where nobody would
+// find what is in it; an event that names a blob goes through.
+func TestGatewayOnAHostOfItsOwn(t *testing.T) {
+	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","callers":[{"uid":%d,"principal":"agent/piper"}]}`, os.Getuid()))
+	if err := os.Remove(h.dir.Blobs()); err != nil {
+		t.Fatal(err)
+	}
+	h.startLogger()
+	h.startGateway()
+	if status, answer := h.put("what was said"); status != 501 || !strings.Contains(answer, `"no_blob_store"`) {
+		t.Errorf("%d %s", status, answer)
+	}
+	if _, err := os.Stat(h.dir.Blobs()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a store was made: %v", err)
+	}
+	ref := `"dataref":"sha256:` + strings.Repeat("ab", 32) + `","data":`
+	raw := bytes.Replace(mustGate(t), []byte(`"data":`), []byte(ref), 1)
+	if status, answer := h.settled(os.Getuid(), raw); status != 200 {
+		t.Errorf("an event with a dataref: %d %s", status, answer)
+	}
+}
+
 // TestGatewayBlobs: uploads land in the directory's store, and leave the logger
 // its room.
 func TestGatewayBlobs(t *testing.T) {
 	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","blob_bytes":1000,"callers":[{"uid":%d,"principal":"agent/piper"}]}`, os.Getuid()))
 	h.startGateway()
-	put := func() (int, string) {
-		client := http.Client{Transport: &http.Transport{
-			DisableKeepAlives: true,
-			DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", h.socket) },
-		}}
-		req, err := http.NewRequest("PUT", "http://gateway/v1/blobs", strings.NewReader("what was said"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		raw, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resp.StatusCode, string(raw)
-	}
-	status, answer := put()
+	status, answer := h.put("what was said")
 	list, err := ListBlobs(h.dir, nil)
 	if err != nil || status != 201 || len(list.Blobs) != 1 || !strings.Contains(answer, list.Blobs[0].Ref) {
 		t.Fatalf("%d %s, %+v, %v", status, answer, list, err)
 	}
 	h.gate.cfg.LowWater = 1 << 60
-	if status, answer := put(); status != 503 || !strings.Contains(answer, "uploads leave") {
+	if status, answer := h.put("what was said"); status != 503 || !strings.Contains(answer, "uploads leave") {
 		t.Errorf("%d %s", status, answer)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"assay/ledger/logger"
 )
 
 // The users that the directory is split among are <prefix>-<service>; beside
@@ -60,6 +62,15 @@ var rules = []rule{
 	{"registry.json", root, members, 0o640, false},
 	{"witness-policy.txt", root, members, 0o640, false},
 	{"gateway.json", root, "gateway", 0o640, false},
+	// Where the brokers of a cluster are; the secret beside it is root's.
+	{"cluster.json", root, members, 0o640, false},
+	// What a broker of a cluster has is the broker's, but root writes there, so
+	// that the directory is root's: nobody can put a link in the way.
+	{"nodes", root, members, 0o750, false},
+	{"nodes/*", root, members, 0o750, false},
+	private("nodes/*/broker", "broker"),
+	{"nodes/*/run", "broker", members, fs.ModeSetgid | 0o750, true},
+	{"nodes/*/*", "broker", "broker", 0o600, false},
 	private("broker", "broker"),
 	{"logger", "logger", members, 0o710, false},
 	{"logger/key.pub", "logger", "logger", 0o644, false},
@@ -122,6 +133,9 @@ type PermissionsConfig struct {
 	Dir Dir
 	// Prefix begins the names of users and groups; "" is assay.
 	Prefix string
+	// Instances are loggers that stand by on Dir. One that ran already is found
+	// by its index.
+	Instances []string
 	// Check changes nothing.
 	Check bool
 }
@@ -134,16 +148,29 @@ type PermissionsConfig struct {
 // nothing is followed: every entry is opened from its directory's descriptor,
 // never through a link, and changed by its own.
 func Permissions(c PermissionsConfig) ([]Deviation, error) {
-	if err := c.Dir.Check(); err != nil {
+	nodes, err := filepath.Glob(c.Dir.join("nodes", "*"))
+	if err != nil {
 		return nil, err
+	}
+	whole := c.Dir.Check()
+	if whole != nil && len(nodes) == 0 { // a host may have a broker of a cluster and nothing else
+		return nil, whole
 	}
 	if c.Prefix == "" {
 		c.Prefix = "assay"
 	}
 	s := &split{prefix: c.Prefix, check: c.Check, ids: map[string]int{}, found: []Deviation{}}
-	if err := s.links(c.Dir); err != nil {
-		return s.found, err
+	for _, n := range nodes {
+		if err := s.room(c.Dir, filepath.Join("nodes", filepath.Base(n), "run")); err != nil {
+			return s.found, err
+		}
 	}
+	if whole == nil {
+		if err := s.links(c); err != nil {
+			return s.found, err
+		}
+	}
+	slices.SortFunc(s.found, func(a, b Deviation) int { return strings.Compare(a.Path, b.Path) })
 	top, err := os.Open(string(c.Dir))
 	if err != nil {
 		return nil, err
@@ -292,10 +319,28 @@ func (s *split) id(kind, part string) (int, error) {
 	return n, err
 }
 
-// linksOf are runLinks and one for each source that has a sensor of its own.
-func linksOf(d Dir) (map[string]string, error) {
+// linksOf are runLinks, one for each source that has a sensor of its own, and one
+// for each logger that stands by.
+func linksOf(c PermissionsConfig) (map[string]string, error) {
 	links := maps.Clone(runLinks)
-	reg, err := LoadRegistry(d)
+	const index = "index-"
+	indexes, err := filepath.Glob(filepath.Join(string(c.Dir.Logger()), index+"*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range c.Instances {
+		if err := logger.CheckInstance(name); err != nil {
+			return nil, err
+		}
+	}
+	instances := slices.Clone(c.Instances)
+	for _, path := range indexes {
+		instances = append(instances, strings.TrimPrefix(filepath.Base(path), index))
+	}
+	for _, name := range instances {
+		links["logger-"+name+".sock"] = "logger/logger-" + name + ".sock"
+	}
+	reg, err := LoadRegistry(c.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return links, nil
 	}
@@ -309,13 +354,13 @@ func linksOf(d Dir) (map[string]string, error) {
 }
 
 // links makes the directories in DIR/run and the links that lead into them.
-func (s *split) links(d Dir) error {
-	links, err := linksOf(d)
+func (s *split) links(c PermissionsConfig) error {
+	links, err := linksOf(c)
 	if err != nil {
 		return err
 	}
 	for name, to := range links {
-		link := filepath.Join(d.Run(), name)
+		link := filepath.Join(c.Dir.Run(), name)
 		if have, err := os.Readlink(link); err == nil && have == to {
 			continue
 		}
@@ -324,7 +369,7 @@ func (s *split) links(d Dir) error {
 			continue
 		}
 		service, _, _ := strings.Cut(to, "/")
-		if err := os.Mkdir(filepath.Join(d.Run(), service), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(filepath.Join(c.Dir.Run(), service), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -334,6 +379,17 @@ func (s *split) links(d Dir) error {
 			return err
 		}
 	}
-	slices.SortFunc(s.found, func(a, b Deviation) int { return strings.Compare(a.Path, b.Path) })
 	return nil
+}
+
+// room makes a directory for sockets, unless it is there.
+func (s *split) room(d Dir, rel string) error {
+	if _, err := os.Lstat(d.join(rel)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.found = append(s.found, Deviation{Path: rel, Want: "a directory", Got: "none"})
+	if s.check {
+		return nil
+	}
+	return os.Mkdir(d.join(rel), 0o700)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 	"golang.org/x/mod/sumdb/note"
 
@@ -38,8 +39,11 @@ type RestoreConfig struct {
 	Dir Dir
 	Src string
 	// NATS is the external broker or the cluster that gets the records; "" is
-	// the cluster that DIR is of, else the broker embedded in DIR.
+	// the cluster that DIR is of, or the backup if DIR is new, else the broker
+	// embedded in DIR.
 	NATS string
+	// Embedded restores the backup of a cluster to the broker embedded in DIR.
+	Embedded bool
 	// OfflineDir has the bootstrap seeds, which make the streams.
 	OfflineDir string
 	// Key is the log's pinned verifier key; "" takes DIR's, then the backup's own.
@@ -291,15 +295,19 @@ func (r *restore) prepare(context.Context) error {
 	if err := r.mark(r.began != nil && r.began.Aside); err != nil {
 		return err
 	}
+	alone, err := r.alone()
+	if err != nil {
+		return err
+	}
 	for _, f := range r.backup.Manifest.Files {
-		if backup.IsCheckpoint(f.Path) {
+		if backup.IsCheckpoint(f.Path) || alone && (f.Path == clusterFile || f.Path == clusterSecretFile) {
 			continue
 		}
 		if err := r.putFile(f.Path, false); err != nil {
 			return err
 		}
 	}
-	_, err := os.Stat(r.Dir.Logger().Key())
+	_, err = os.Stat(r.Dir.Logger().Key())
 	r.out.ReadOnly = errors.Is(err, fs.ErrNotExist)
 	if r.out.ReadOnly && r.loss != nil {
 		return fmt.Errorf("a loss is declared in a record, and its checkpoint signed: %w", logger.ErrNoKey)
@@ -322,6 +330,9 @@ func (r *restore) putFile(path string, replace bool) error {
 		return err
 	}
 	mode := fs.FileMode(0o600)
+	if path == clusterFile {
+		mode = 0o640
+	}
 	if strings.HasSuffix(path, "key.pub") || strings.HasPrefix(path, "logger/checkpoint/") || path == "registry.json" {
 		mode = 0o644
 	}
@@ -332,6 +343,21 @@ func (r *restore) putFile(path string, replace bool) error {
 		return err
 	}
 	return nil
+}
+
+// alone says whether the cluster of the backup is left out: DIR has another one or
+// a broker of its own, or the records go elsewhere.
+func (r *restore) alone() (bool, error) {
+	if r.NATS != "" || r.Embedded {
+		return true, nil
+	}
+	to := broker.Dir(r.Dir)
+	for _, there := range []string{to.Cluster(), filepath.Join(to.Store(), "jetstream")} {
+		if _, err := os.Stat(there); !errors.Is(err, fs.ErrNotExist) {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // putBlobs puts the blobs back, but for those that the ledger says were erased.
@@ -361,7 +387,7 @@ func (r *restore) putBlobs(ctx context.Context) error {
 
 // onBroker takes steps with the stream, made if need be.
 func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *stream.Stream) error) error {
-	return onBroker(ctx, r.Dir, r.NATS, r.Log, func(hub *Hub, s *stream.Stream) error {
+	err := onBroker(ctx, r.Dir, r.NATS, r.Log, func(hub *Hub, s *stream.Stream) error {
 		if err := createStreams(ctx, hub, r.OfflineDir); err != nil {
 			return err
 		}
@@ -372,6 +398,10 @@ func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *s
 		}
 		return nil
 	})
+	if cluster, _ := broker.LoadCluster(string(r.Dir)); cluster != nil && errors.Is(err, nats.ErrNoServers) {
+		return fmt.Errorf("%w: none of the cluster's brokers answers; copy %s to their hosts, start them, and restore again", err, r.Dir.join("nodes"))
+	}
+	return err
 }
 
 // putCheckpoints puts the backup's checkpoints back. Those of lost records go

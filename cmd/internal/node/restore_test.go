@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
 	"assay/events"
 	"assay/events/publish"
 	"assay/ledger"
+	"assay/ledger/broker"
+	"assay/ledger/broker/brokertest"
 	"assay/ledger/logger"
 	"assay/ledger/stream"
 )
@@ -280,5 +285,109 @@ func restoreOnARunningLedger(p *past) {
 	}
 	if began, err := p.dir.restoring(); began != nil || err != nil {
 		t.Errorf("it left its mark: %+v, %v", began, err)
+	}
+}
+
+// startNodes starts the brokers of a cluster's directory, until the test ends or stop
+// is called.
+func startNodes(t *testing.T, dir Dir) (stop func()) {
+	t.Helper()
+	cluster, err := broker.LoadCluster(string(dir))
+	if err != nil || cluster == nil {
+		t.Fatalf("%+v, %v", cluster, err)
+	}
+	var running []*broker.Broker
+	stop = sync.OnceFunc(func() {
+		for _, b := range running {
+			if err := b.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Cleanup(stop)
+	for _, p := range cluster.Peers {
+		b, err := broker.Start(broker.Config{Dir: string(broker.Dir(dir).Node(p.Name))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running = append(running, b)
+	}
+	return stop
+}
+
+// TestRestoreACluster: a backup carries the layout of the cluster, and its secret
+// only among the secrets.
+func TestRestoreACluster(t *testing.T) {
+	dir, offline := Dir(filepath.Join(t.TempDir(), "ledger")), t.TempDir()
+	cfg := InitConfig{Dir: dir, OfflineDir: offline, Origin: "example.com/log", Software: "test", Peers: brokertest.Peers(t)}
+	if _, err := Init(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	stop := startNodes(t, dir)
+	cfg.Peers = nil
+	if _, err := Init(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	hub, err := LocalHub(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := StartLogger(ctx, hub, UpConfig{Dir: dir, Software: "test", Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := l.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	whole, open := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "open")
+	sizes := map[string]uint64{}
+	for to, secrets := range map[string]bool{whole: true, open: false} {
+		w, err := Backup(t.Context(), BackupConfig{Dir: dir, To: to, Secrets: secrets}, func() (Evidence, error) {
+			return OpenEvidence(t.Context(), EvidenceConfig{Dir: dir, Scratch: t.TempDir()})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[to] = w.Size
+	}
+	stop()
+	before, err := broker.LoadCluster(string(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for src, secret := range map[string]bool{whole: true, open: false} {
+		again := Dir(filepath.Join(t.TempDir(), "again"))
+		c := RestoreConfig{Dir: again, Src: src, OfflineDir: offline, Software: "test", Log: zerolog.Nop()}
+		if _, err := Restore(t.Context(), c); !errors.Is(err, nats.ErrNoServers) || !strings.Contains(err.Error(), "start them, and restore again") {
+			t.Fatalf("no broker runs yet: %v", err)
+		}
+		after, err := broker.LoadCluster(string(again))
+		if err != nil || after == nil || !after.SamePeers(before.Peers) || (after.Secret == before.Secret) != secret {
+			t.Fatalf("secrets %v: the layout is %+v, %v; was %+v", secret, after, err, before)
+		}
+		stop := startNodes(t, again)
+		out, err := Restore(t.Context(), c)
+		if err != nil || out.Written != sizes[src] || out.Report.Verdict != ledger.Consistent {
+			t.Errorf("secrets %v: %+v, %v", secret, out, err)
+		}
+		stop()
+		if kept, err := broker.LoadCluster(string(again)); err != nil || kept.Secret != after.Secret {
+			t.Errorf("the second restore changed the layout: %v", err)
+		}
+	}
+	// To one broker, if one says so.
+	alone := Dir(filepath.Join(t.TempDir(), "alone"))
+	c := RestoreConfig{Dir: alone, Src: whole, OfflineDir: offline, Software: "test", Embedded: true, Log: zerolog.Nop()}
+	for range 2 {
+		out, err := Restore(t.Context(), c)
+		if err != nil || out.Report.Verdict != ledger.Consistent {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		if cluster, err := broker.LoadCluster(string(alone)); cluster != nil || err != nil {
+			t.Errorf("%+v, %v", cluster, err)
+		}
+		c.Embedded = false // its own broker is found now
 	}
 }

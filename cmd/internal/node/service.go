@@ -124,7 +124,7 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 			return err
 		}
 		g.show(s.health)
-		s.wait, s.ready, s.status = g.Wait, g.ready, func(st *Status) { st.Gateway = g.StatusOf() }
+		s.wait, s.reload, s.ready, s.status = g.Wait, g.Reload, g.ready, func(st *Status) { st.Gateway = g.StatusOf() }
 	default:
 		return fmt.Errorf("no service is called %q", cfg.Service)
 	}
@@ -185,10 +185,15 @@ func (s *Service) mux() *http.ServeMux {
 	s.health.routes(mux)
 	handle(mux, "GET /status", func(*http.Request) (any, error) { return s.Status(), nil })
 	handle(mux, "POST /reload", func(*http.Request) (any, error) {
-		return map[string]bool{"reloaded": true}, s.reload()
+		return map[string]bool{"reloaded": true}, s.Reload()
 	})
 	return mux
 }
+
+// Reload has the service take up what changed in the files that it goes by while
+// it runs: the broker and the logger the principals, the gateway its callers. With
+// an error it goes on by what held before.
+func (s *Service) Reload() error { return s.reload() }
 
 // Status is the service's part of a Status.
 func (s *Service) Status() Status {

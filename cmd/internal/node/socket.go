@@ -30,10 +30,22 @@ type Socket struct {
 // ErrNotServed means that no running service answers on the socket.
 var ErrNotServed = errors.New("no service is running on this directory")
 
-// ListenSocket serves mux at path. A socket file that nobody answers on is
-// left over from a crash and replaced.
+// ListenSocket serves mux at path, as ListenUnix has it.
 func ListenSocket(path string, mux *http.ServeMux) (*Socket, error) {
 	path = durable.Target(path)
+	ln, err := ListenUnix(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Socket{srv: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, path: path}
+	go func() { _ = s.srv.Serve(ln) }()
+	return s, nil
+}
+
+// ListenUnix opens a Unix socket for its owner, or for the directory's group where
+// that is inherited. A socket file that nobody answers on is left over from a
+// crash and replaced.
+func ListenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -57,9 +69,7 @@ func ListenSocket(path string, mux *http.ServeMux) (*Socket, error) {
 	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
-	s := &Socket{srv: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, path: path}
-	go func() { _ = s.srv.Serve(ln) }()
-	return s, nil
+	return ln, nil
 }
 
 // Close ends the service and removes the socket. On nil it does nothing.

@@ -174,7 +174,10 @@ func (u *Up) mux() *http.ServeMux {
 		if err := u.Broker.Reload(); err != nil {
 			return nil, err
 		}
-		return map[string]bool{"reloaded": true}, u.Logger.Reload()
+		if err := u.Logger.Reload(); err != nil {
+			return nil, err
+		}
+		return map[string]bool{"reloaded": true}, u.Door.Reload()
 	})
 	return mux
 }

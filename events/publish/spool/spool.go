@@ -24,6 +24,7 @@
 package spool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,9 +153,7 @@ type group struct {
 // Open opens the queue and counts what it holds: durable.ErrLocked if another
 // process has it open.
 func Open(cfg Config) (*Spool, error) {
-	if cfg.Limit == 0 {
-		cfg.Limit = DefaultLimit
-	}
+	cfg.Limit = cmp.Or(cfg.Limit, DefaultLimit)
 	s := &Spool{cfg: cfg, fs: cfg.FS, next: 1, waiting: &group{}, changed: make(chan struct{})}
 	if s.fs == nil {
 		if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
@@ -174,6 +173,14 @@ func Open(cfg Config) (*Spool, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// SetLimit bounds the segments' bytes from now on; 0 is DefaultLimit. What is
+// over it already stays and is delivered.
+func (s *Spool) SetLimit(bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Limit = cmp.Or(bytes, DefaultLimit)
 }
 
 const (

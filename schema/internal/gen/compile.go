@@ -14,13 +14,13 @@ type generator struct {
 	docs     []*document
 	byID     map[string]*document
 	methods  []string          // source of each method, in order of need
-	named    map[string]string // absolute reference to method name
+	exprs    map[string]string // absolute reference to the expression that validates it
 	lists    []string          // elements of lists of words; wordsN is lists[N]
 	patterns []string          // patternN is patterns[N]
 }
 
 func newGenerator(docs []*document) *generator {
-	g := &generator{docs: docs, byID: map[string]*document{}, named: map[string]string{}}
+	g := &generator{docs: docs, byID: map[string]*document{}, exprs: map[string]string{}}
 	for _, d := range docs {
 		g.byID[d.root.ID] = d
 	}
@@ -87,10 +87,10 @@ func (g *generator) reference(doc *document, ref string) (string, error) {
 		return "", fmt.Errorf("$ref %q: no such schema", ref)
 	}
 	absolute := id + "#" + def
-	if name, ok := g.named[absolute]; ok {
-		return "s." + name + "()", nil
+	if expr, ok := g.exprs[absolute]; ok {
+		return expr, nil
 	}
-	n, p := target.root, place{target, lowerFirst(camel(target.name))}
+	n, p := target.root, place{target, target.method()}
 	if hasDef {
 		if n, ok = target.root.Defs[def]; !ok {
 			return "", fmt.Errorf("$ref %q: no such definition", ref)
@@ -98,13 +98,10 @@ func (g *generator) reference(doc *document, ref string) (string, error) {
 		p = p.child(def)
 	}
 	expr, err := g.expr(p, n)
-	if err != nil {
-		return "", err
+	if err == nil {
+		g.exprs[absolute] = expr
 	}
-	if expr == "s."+p.name+"()" {
-		g.named[absolute] = p.name
-	}
-	return expr, nil
+	return expr, err
 }
 
 // expr is the Go expression that validates one value against the schema.

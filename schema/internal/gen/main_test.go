@@ -116,6 +116,20 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestDefinitionIsCompiledOnce: one that is used in several places gives one
+// method, whatever it is.
+func TestDefinitionIsCompiledOnce(t *testing.T) {
+	list := `"$defs":{"things":{"type":"array","maxItems":3,"items":{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer"}}}}}`
+	set := schemas(`"a":{"$ref":"#/$defs/things"},"b":{"$ref":"#/$defs/things"}`, ","+list)
+	code, err := generate(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(code, []byte("func (s *scan) thingDoneThingsItem() bool")); n != 1 {
+		t.Errorf("the method of the definition's items is there %d times", n)
+	}
+}
+
 func TestDocumentRefusals(t *testing.T) {
 	for _, c := range []struct{ name, data, want string }{
 		{"no $id", `{"$schema":"` + dialect + `"}`, "$id"},

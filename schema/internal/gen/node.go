@@ -119,6 +119,9 @@ type document struct {
 
 func (d *document) isType() bool { return d.root.Writers != nil }
 
+// method is what the method for the whole schema is called.
+func (d *document) method() string { return lowerFirst(camel(d.name)) }
+
 const (
 	dialect   = "https://json-schema.org/draft/2020-12/schema"
 	urnPrefix = "urn:assay:"

@@ -46,7 +46,7 @@ func (g *generator) writeTypes(b *bytes.Buffer) {
 			writers = append(writers, "Role"+camel(w))
 		}
 		fmt.Fprintf(&table, "{name: %q, version: %d, urn: %q, writers: []Role{%s}, check: (*scan).%s},\n",
-			d.name, d.version, d.root.ID, strings.Join(writers, ", "), g.named[d.root.ID+"#"])
+			d.name, d.version, d.root.ID, strings.Join(writers, ", "), d.method())
 		fmt.Fprintf(&cases, "case %q:\nreturn &types[%d]\n", d.name, n)
 		n++
 	}

@@ -1,0 +1,467 @@
+package view
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"time"
+
+	"assay/events"
+	"assay/internal/kv"
+	"assay/ledger"
+	"assay/projector"
+)
+
+// Usage is what something cost, with tokens normalised by usage_convention so
+// that cached input is neither counted twice nor lost. Nil is unknown.
+type Usage struct {
+	InputTokens    *int64   `json:"input_tokens,omitzero"`    // all input, cached included
+	CachedTokens   *int64   `json:"cached_tokens,omitzero"`   // the cached part of it
+	UncachedTokens *int64   `json:"uncached_tokens,omitzero"` // the rest
+	OutputTokens   *int64   `json:"output_tokens,omitzero"`
+	CostUSD        *float64 `json:"cost_usd,omitzero"`
+	LatencyMS      *float64 `json:"latency_ms,omitzero"`
+	// Inconsistent means more cached than input tokens under a convention in
+	// which input includes them; the input is then unknown.
+	Inconsistent bool `json:"inconsistent,omitzero"`
+}
+
+// Conventions of usage_convention.
+const (
+	inputIncludesCached = "input_includes_cached"
+	inputExcludesCached = "input_excludes_cached"
+)
+
+// normaliseUsage takes an event's own numbers, and field by field the context's
+// cost block where they are absent.
+func normaliseUsage(own *events.Tokens, convention *string, usd, latency *float64, c *events.Cost) Usage {
+	var t events.Tokens
+	if own != nil {
+		t = *own
+	}
+	u := Usage{CostUSD: usd, LatencyMS: latency}
+	if c != nil {
+		t.Input, t.Output, t.Cached = or(t.Input, c.InputTokens), or(t.Output, c.OutputTokens), or(t.Cached, c.CachedTokens)
+		u.CostUSD, u.LatencyMS = or(u.CostUSD, c.CostUSD), or(u.LatencyMS, c.LatencyMS)
+	}
+	u.OutputTokens, u.CachedTokens = t.Output, t.Cached
+	how := deref(convention)
+	if how == "" && t.Cached != nil && *t.Cached == 0 {
+		how = inputIncludesCached // nothing cached: both conventions agree
+	}
+	switch {
+	case t.Input == nil:
+	case how == inputExcludesCached:
+		u.UncachedTokens = t.Input
+		if t.Cached != nil {
+			sum := *t.Input + *t.Cached
+			u.InputTokens = &sum
+		}
+	case how == inputIncludesCached && t.Cached != nil && *t.Cached > *t.Input:
+		u.Inconsistent = true
+	case how == inputIncludesCached:
+		u.InputTokens = t.Input
+		if t.Cached != nil {
+			rest := *t.Input - *t.Cached
+			u.UncachedTokens = &rest
+		}
+	}
+	return u
+}
+
+func or[T any](a, b *T) *T {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// Spent is one thing that counts as usage: a message of a model, a background
+// job, or a tool call that no usage.recorded tells of.
+type Spent struct {
+	EpisodeID    string     `json:"episode_id,omitzero"`
+	Seq          ledger.Seq `json:"seq"` // the record that it is counted by
+	RecordedAt   time.Time  `json:"recorded_at"`
+	Principal    string     `json:"principal"`
+	SelfReported bool       `json:"self_reported"` // known from the agent alone
+	MessageID    *string    `json:"message_id,omitzero"`
+	Provider     *string    `json:"provider,omitzero"`
+	Model        *string    `json:"model,omitzero"`
+	ModelVersion *string    `json:"model_version,omitzero"`
+	Status       *string    `json:"status,omitzero"`
+	// PricedAt is when it ended, or was recorded where that is unknown: the
+	// date of its price.
+	PricedAt     time.Time `json:"priced_at"`
+	Usage        Usage     `json:"usage"`
+	Attempts     *int64    `json:"attempts,omitzero"`
+	LedgerWrites *int64    `json:"ledger_writes,omitzero"`
+	Background   *bool     `json:"background,omitzero"`
+	CPUSeconds   *float64  `json:"cpu_seconds,omitzero"`
+	GPUSeconds   *float64  `json:"gpu_seconds,omitzero"`
+	Repeats      int64     `json:"repeats"` // further records of the same usage, without effect
+}
+
+// Price is what a model's tokens cost from a date on. Prices have no namespace.
+type Price struct {
+	PriceID          string     `json:"price_id"`
+	Seq              ledger.Seq `json:"seq"`
+	RecordedAt       time.Time  `json:"recorded_at"`
+	Principal        string     `json:"principal"`
+	Provider         *string    `json:"provider,omitzero"` // nil: any
+	Model            string     `json:"model"`
+	ModelVersion     *string    `json:"model_version,omitzero"` // nil: any
+	From             time.Time  `json:"from"`
+	To               *time.Time `json:"to,omitzero"` // exclusive
+	InputUSDPerMTok  *float64   `json:"input_usd_per_mtok,omitzero"`
+	CachedUSDPerMTok *float64   `json:"cached_usd_per_mtok,omitzero"`
+	OutputUSDPerMTok *float64   `json:"output_usd_per_mtok,omitzero"`
+	Repeats          int64      `json:"repeats"` // later records of the same id, without effect
+}
+
+// usages keeps what usage.recorded and price.recorded say. A usage is known by
+// the message that it names, else by the tool call, else by its record. What
+// tool calls say for themselves is kept with them, and joined by ListUsage.
+//
+//	u <namespace> m <message id> | c <tool call id> | r <record>   Spent
+//	p <price id>                                                  Price
+type usages struct{}
+
+const (
+	usageKind = "u"
+	priceKind = "p"
+
+	byMessage = "m"
+	byCall    = "c"
+	byRecord  = "r"
+)
+
+func (usages) Name() string { return Usages }
+func (usages) Version() int { return 1 }
+
+// Apply implements projector.Projection.
+func (usages) Apply(b *projector.Batch, r *projector.Record) error {
+	switch d := r.Event.Data.(type) {
+	case *events.UsageRecorded:
+		if role := r.Role(); role != roleDispatcher && role != roleHarness {
+			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		}
+		spend(b, r, d)
+	case *events.PriceRecorded:
+		if r.Role() != roleOperator {
+			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		}
+		return setPrice(b, r, d)
+	}
+	return nil
+}
+
+func spend(b *projector.Batch, r *projector.Record, d *events.UsageRecorded) {
+	by, id := byRecord, projector.SeqKey(r.Seq)
+	switch {
+	case d.MessageID != nil:
+		by, id = byMessage, *d.MessageID
+	case d.Context.ToolCallID != nil:
+		by, id = byCall, *d.Context.ToolCallID
+	}
+	u, ok := projector.Edit[Spent](b, key(usageKind, r.Namespace, by, id))
+	if ok {
+		u.Repeats++
+		return
+	}
+	addPlace(b, r.Namespace)
+	*u = Spent{
+		EpisodeID: r.Event.EpisodeID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, MessageID: d.MessageID,
+		Provider: d.Provider, Model: d.Model, ModelVersion: d.ModelVersion, Status: d.Status, PricedAt: r.RecordedAt,
+		Usage:    normaliseUsage(d.Tokens, d.UsageConvention, d.CostUSD, d.LatencyMS, d.Context.Cost),
+		Attempts: d.Attempts, LedgerWrites: d.LedgerWrites, Background: d.Background, CPUSeconds: d.CPUSeconds, GPUSeconds: d.GPUSeconds,
+	}
+	if ended, ok := events.Time(d.EndedAt); ok {
+		u.PricedAt = ended.UTC()
+	}
+}
+
+func setPrice(b *projector.Batch, r *projector.Record, d *events.PriceRecorded) error {
+	from, ok := events.Time(&d.ValidFrom)
+	if !ok {
+		return fmt.Errorf("valid_from %q is no time", d.ValidFrom)
+	}
+	p, exists := projector.Edit[Price](b, key(priceKind, d.PriceID))
+	if exists {
+		p.Repeats++
+		return nil
+	}
+	*p = Price{
+		PriceID: d.PriceID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal,
+		Provider: d.Provider, Model: d.Model, ModelVersion: d.ModelVersion, From: from.UTC(),
+		InputUSDPerMTok: d.InputUSDPerMTok, CachedUSDPerMTok: d.CachedUSDPerMTok, OutputUSDPerMTok: d.OutputUSDPerMTok,
+	}
+	if to, ok := events.Time(d.ValidTo); ok {
+		to = to.UTC()
+		p.To = &to
+	}
+	return nil
+}
+
+// ListPrices calls fn for all prices in the order of their ids.
+func ListPrices(s *projector.State, fn func(*Price) error) error {
+	return list(s, Usages, fn, priceKind)
+}
+
+// ListUsage calls fn for everything that counts as usage in a namespace: what
+// usage.recorded tells, each message once, and then the tool calls whose message
+// or call none of them names. A call counts by its dispatcher's record or,
+// without one, by the agent's, and of the calls that name one message only the
+// first, the dispatcher's before the agent's.
+func ListUsage(s *projector.State, namespace string, fn func(*Spent) error) error {
+	if err := ListTold(s, namespace, fn); err != nil {
+		return err
+	}
+	return ListUntold(s, namespace, fn)
+}
+
+// ListTold is the part of ListUsage that usage.recorded tells.
+func ListTold(s *projector.State, namespace string, fn func(*Spent) error) error {
+	return list(s, Usages, fn, usageKind, namespace)
+}
+
+// ListUntold is the other part: the tool calls that none of them names.
+func ListUntold(s *projector.State, namespace string, fn func(*Spent) error) error {
+	told, err := hasUsage(s, namespace)
+	if err != nil {
+		return err
+	}
+	return listCharged(s, namespace, func(id string, c *Call, selfReported bool) error {
+		if told {
+			known, err := isTold(s, namespace, id, c.MessageID)
+			if err != nil || known {
+				return err
+			}
+		}
+		return fn(&Spent{
+			EpisodeID: c.EpisodeID, Seq: c.Seq, RecordedAt: c.RecordedAt, Principal: c.Principal, SelfReported: selfReported,
+			MessageID: c.MessageID, Status: &c.Status, PricedAt: c.RecordedAt, Usage: c.Usage,
+		})
+	})
+}
+
+// hasUsage says whether any usage.recorded counts in the namespace.
+func hasUsage(s *projector.State, namespace string) (bool, error) {
+	known, err := projector.Load[places](s, Usages, placesKey)
+	if errors.Is(err, kv.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return slices.Contains(known.Namespaces, namespace), nil
+}
+
+// isTold says whether a usage.recorded names the message, or the call alone.
+func isTold(s *projector.State, namespace, toolCallID string, messageID *string) (bool, error) {
+	keys := []string{key(usageKind, namespace, byCall, toolCallID)}
+	if messageID != nil {
+		keys = append(keys, key(usageKind, namespace, byMessage, *messageID))
+	}
+	for _, k := range keys {
+		if _, err := projector.Load[Spent](s, Usages, k); !errors.Is(err, kv.ErrNotFound) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// Sum adds the known values; it is null when none is known, and Known ÷ Total
+// says how much it leaves out.
+type Sum struct {
+	Sum   *int64 `json:"sum"`
+	Known int64  `json:"known"`
+	Total int64  `json:"total"`
+}
+
+// Add counts a value; nil is unknown.
+func (s *Sum) Add(v *int64) {
+	s.Total++
+	if v == nil {
+		return
+	}
+	s.Known++
+	if s.Sum == nil {
+		s.Sum = new(int64)
+	}
+	*s.Sum += *v
+}
+
+// String is the sum and how many values it is known from.
+func (s Sum) String() string {
+	sum := "unknown"
+	if s.Sum != nil {
+		sum = strconv.FormatInt(*s.Sum, 10)
+	}
+	return fmt.Sprintf("%s (known for %d of %d)", sum, s.Known, s.Total)
+}
+
+// EpisodeUsage sums the usage of one episode, or of what names none. Money is in
+// billionths of a dollar and times are in microseconds, so that the sums are the
+// same in every order and on every machine.
+type EpisodeUsage struct {
+	Namespace      string `json:"namespace"`
+	EpisodeID      string `json:"episode_id"`
+	Counted        int64  `json:"counted"`
+	SelfReported   int64  `json:"self_reported"`
+	Inconsistent   int64  `json:"inconsistent"`
+	Background     int64  `json:"background"` // outside of any turn
+	Failed         int64  `json:"failed"`     // of a status other than ok; they count like all others
+	InputTokens    Sum    `json:"input_tokens"`
+	CachedTokens   Sum    `json:"cached_tokens"`
+	UncachedTokens Sum    `json:"uncached_tokens"`
+	OutputTokens   Sum    `json:"output_tokens"`
+	Attempts       Sum    `json:"attempts"`
+	LedgerWrites   Sum    `json:"ledger_writes"`
+	LatencyUS      Sum    `json:"latency_us"`
+	CPUUS          Sum    `json:"cpu_us"`
+	GPUUS          Sum    `json:"gpu_us"`
+	ChargedNanoUSD Sum    `json:"charged_nano_usd"` // as it was reported
+	PricedNanoUSD  Sum    `json:"priced_nano_usd"`  // tokens at the price of their date
+}
+
+// ListEpisodeUsage calls fn for each episode of a namespace in the order of ids,
+// the usage without an episode first.
+func ListEpisodeUsage(s *projector.State, namespace string, fn func(*EpisodeUsage) error) error {
+	var prices []Price
+	err := ListPrices(s, func(p *Price) error { prices = append(prices, *p); return nil })
+	if err != nil {
+		return err
+	}
+	sums := map[string]*EpisodeUsage{}
+	err = ListUsage(s, namespace, func(u *Spent) error {
+		e := sums[u.EpisodeID]
+		if e == nil {
+			e = &EpisodeUsage{Namespace: namespace, EpisodeID: u.EpisodeID}
+			sums[u.EpisodeID] = e
+		}
+		e.add(u, priceOf(prices, u))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(sums)) {
+		if err := fn(sums[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *EpisodeUsage) add(u *Spent, p *Price) {
+	e.Counted++
+	count(&e.SelfReported, u.SelfReported)
+	count(&e.Inconsistent, u.Usage.Inconsistent)
+	count(&e.Background, u.Background != nil && *u.Background)
+	count(&e.Failed, u.Status != nil && *u.Status != callOK)
+	e.InputTokens.Add(u.Usage.InputTokens)
+	e.CachedTokens.Add(u.Usage.CachedTokens)
+	e.UncachedTokens.Add(u.Usage.UncachedTokens)
+	e.OutputTokens.Add(u.Usage.OutputTokens)
+	e.Attempts.Add(u.Attempts)
+	e.LedgerWrites.Add(u.LedgerWrites)
+	e.LatencyUS.Add(fixed(u.Usage.LatencyMS, 1e3))
+	e.CPUUS.Add(fixed(u.CPUSeconds, 1e6))
+	e.GPUUS.Add(fixed(u.GPUSeconds, 1e6))
+	e.ChargedNanoUSD.Add(fixed(u.Usage.CostUSD, nanoPerUSD))
+	e.PricedNanoUSD.Add(p.cost(&u.Usage))
+}
+
+func count(n *int64, is bool) {
+	if is {
+		*n++
+	}
+}
+
+const (
+	nanoPerUSD    = 1e9
+	tokensPerMTok = 1e6
+	maxFixed      = 1 << 53
+)
+
+// fixed is a number in units of 1/scale. One beyond 2^53 of them is taken for
+// unknown.
+func fixed(v *float64, scale float64) *int64 {
+	if v == nil {
+		return nil
+	}
+	x := math.Round(*v * scale)
+	if x > maxFixed {
+		return nil
+	}
+	n := int64(x)
+	return &n
+}
+
+// priceOf is the price in force for a usage, nil when there is none: that of its
+// version and provider, else of its version, else of its provider, else of its
+// model. Of each the latest that had begun counts, unless it had ended.
+func priceOf(prices []Price, u *Spent) *Price {
+	for _, of := range [][2]*string{{u.ModelVersion, u.Provider}, {u.ModelVersion, nil}, {nil, u.Provider}, {nil, nil}} {
+		var last *Price
+		for i := range prices {
+			p := &prices[i]
+			begun := !p.From.After(u.PricedAt)
+			if begun && same(&p.Model, u.Model) && same(p.ModelVersion, of[0]) && same(p.Provider, of[1]) && p.isAfter(last) {
+				last = p
+			}
+		}
+		if last != nil && (last.To == nil || u.PricedAt.Before(*last.To)) {
+			return last
+		}
+	}
+	return nil
+}
+
+func (p *Price) isAfter(q *Price) bool {
+	return q == nil || cmp.Or(p.From.Compare(q.From), cmp.Compare(p.Seq, q.Seq)) > 0
+}
+
+func same(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// cost is what the tokens cost in billionths of a dollar; nil where a number of
+// tokens, or the price of any, is unknown.
+func (p *Price) cost(u *Usage) *int64 {
+	if p == nil {
+		return nil
+	}
+	var sum int64
+	for _, part := range []struct {
+		tokens *int64
+		price  *float64
+	}{{u.UncachedTokens, p.InputUSDPerMTok}, {u.CachedTokens, p.CachedUSDPerMTok}, {u.OutputTokens, p.OutputUSDPerMTok}} {
+		if part.tokens == nil {
+			return nil
+		}
+		if *part.tokens == 0 {
+			continue
+		}
+		perMTok := fixed(part.price, nanoPerUSD)
+		if perMTok == nil {
+			return nil
+		}
+		hi, lo := bits.Mul64(uint64(*part.tokens), uint64(*perMTok))
+		if hi >= tokensPerMTok {
+			return nil
+		}
+		nano, rest := bits.Div64(hi, lo, tokensPerMTok)
+		if rest >= tokensPerMTok/2 {
+			nano++
+		}
+		if nano > maxFixed {
+			return nil
+		}
+		sum += int64(nano)
+	}
+	return &sum
+}

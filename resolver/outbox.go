@@ -1,0 +1,171 @@
+package resolver
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"assay/ledger"
+	"assay/resolver/telemetry"
+)
+
+// A message holds so many events or bytes at most: while the logger stores one,
+// everybody else waits for it.
+const (
+	maxMessage      = 250
+	maxMessageBytes = 512 << 10
+)
+
+// outbox is what the fold called for and the ledger does not have yet. What is
+// full is delivered beside the fold, one message after another in the order in
+// which it was called for; the fold is at most two outboxes ahead of the ledger.
+type outbox struct {
+	waiting  []Emission
+	bytes    int           // of waiting
+	delivery chan delivery // of those under way; nil without any
+}
+
+// delivery is how one ended: with what is left, and why that will not mend.
+type delivery struct {
+	left []Emission
+	err  error
+}
+
+func (o *outbox) empty() bool { return len(o.waiting) == 0 && o.delivery == nil }
+
+func (o *outbox) full() bool { return len(o.waiting) >= maxMessage || o.bytes >= maxMessageBytes }
+
+func (o *outbox) add(e Emission) {
+	o.waiting = append(o.waiting, e)
+	o.bytes += len(e.Event)
+}
+
+// wait ends with the delivery under way. What its context cut off waits again.
+func (o *outbox) wait() error {
+	if o.delivery == nil {
+		return nil
+	}
+	d := <-o.delivery
+	o.delivery = nil
+	o.waiting = slices.Concat(d.left, o.waiting)
+	for _, e := range d.left {
+		o.bytes += len(e.Event)
+	}
+	return d.err
+}
+
+// publish puts an emission among those that are sent together, unless the ledger
+// has it.
+func (s *Service) publish(e Emission) {
+	if old, ok := s.news.stored[uuidOf(e.ID)]; ok {
+		if old != sha256.Sum256(e.Event) {
+			s.differs(e)
+		}
+		return
+	}
+	s.out.add(e)
+}
+
+// dispatch has what waits delivered, once what is under way has been.
+func (s *Service) dispatch(ctx context.Context) error {
+	if err := s.out.wait(); err != nil {
+		return err
+	}
+	if len(s.out.waiting) == 0 {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return permanent{ctx.Err()}
+	}
+	list, done := s.out.waiting, make(chan delivery, 1)
+	s.out = outbox{delivery: done}
+	go func() {
+		left, err := s.deliver(ctx, list)
+		done <- delivery{left, err}
+	}()
+	return nil
+}
+
+// flush ends when the ledger has all that was called for.
+func (s *Service) flush(ctx context.Context) error {
+	for !s.out.empty() {
+		if err := s.dispatch(ctx); err != nil {
+			return err
+		}
+		if err := s.out.wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliver sends a list in its order, message by message, until the ledger has all
+// of it or ctx ends. An error is final.
+func (s *Service) deliver(ctx context.Context, list []Emission) (left []Emission, err error) {
+	for len(list) > 0 && ctx.Err() == nil {
+		n, size := 0, 0
+		for n < len(list) && n < maxMessage && (n == 0 || size+len(list[n].Event) <= maxMessageBytes) {
+			size += len(list[n].Event)
+			n++
+		}
+		again, err := s.send(ctx, list[:n])
+		if _, final := errors.AsType[permanent](err); final {
+			return nil, err
+		}
+		if list = list[n:]; len(again) > 0 {
+			list = slices.Concat(again, list)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn().Err(err).Int("events", len(again)).Msg("publish: trying again")
+			_ = telemetry.Wait(ctx, s.cfg.Poll)
+		}
+	}
+	return list, nil
+}
+
+// send publishes emissions as one message and returns those that are to be sent
+// again, with the reason.
+func (s *Service) send(ctx context.Context, list []Emission) (left []Emission, again error) {
+	batch := make([][]byte, len(list))
+	for i, e := range list {
+		batch[i] = e.Event
+		if e.Manifest == nil {
+			continue
+		}
+		err := retry(ctx, s.cfg.Poll, s.cfg.Log, "store manifest", func() error {
+			_, err := s.cfg.Blobs.Put(e.Manifest)
+			return err
+		})
+		if err != nil {
+			return list, err
+		}
+	}
+	for i, err := range s.cfg.Publisher.Publish(ctx, batch...) {
+		switch e := list[i]; {
+		case err == nil:
+		case errors.Is(err, ErrConflict):
+			s.differs(e)
+		case errors.Is(err, ErrRefused) && e.beside:
+			s.leaveUnsaid(e.Cut, fmt.Errorf("publish %s %s: %w", e.Type, e.ID, err))
+		case errors.Is(err, ErrRefused):
+			return nil, permanent{fmt.Errorf("publish %s %s: %w", e.Type, e.ID, err)}
+		default:
+			left, again = append(left, e), err
+		}
+	}
+	return left, again
+}
+
+// leaveUnsaid goes on without what the companion called for at a record.
+func (s *Service) leaveUnsaid(cut ledger.Seq, err error) {
+	s.unsaid.Add(1)
+	s.cfg.Log.Error().Err(err).Uint64("seq", uint64(cut)).Msg("what this record calls for is not written")
+}
+
+func (s *Service) differs(e Emission) {
+	s.differed.Add(1)
+	s.cfg.Log.Warn().Str("type", e.Type).Str("pred_id", e.PredID).Str("id", e.ID).
+		Msg("the ledger has another version of this event, which stands")
+}

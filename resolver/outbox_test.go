@@ -1,0 +1,146 @@
+package resolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"assay/events"
+	"assay/ledger"
+)
+
+// publisherFunc is an intake whose every call is seen.
+type publisherFunc func(ctx context.Context, raws ...[]byte) []error
+
+func (f publisherFunc) Publish(ctx context.Context, raws ...[]byte) []error { return f(ctx, raws...) }
+
+// armings are the predictions that a ledger says are armed, in its order.
+func armings(t *testing.T, m *memory) (ids []string) {
+	t.Helper()
+	for _, body := range m.book.bodies {
+		rec, err := ledger.ParseRecord(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev, err := events.Decode(rec.Event); err == nil {
+			if d, ok := ev.Data.(*events.PredictionArmed); ok {
+				ids = append(ids, d.PredID)
+			}
+		}
+	}
+	return ids
+}
+
+func wantArmed(t *testing.T, m *memory, n int) {
+	t.Helper()
+	got := armings(t, m)
+	if len(got) != n {
+		t.Fatalf("%d are armed, want %d", len(got), n)
+	}
+	for i, id := range got {
+		if id != fmt.Sprint("p", i) {
+			t.Fatalf("arming %d is of %s", i, id)
+		}
+	}
+}
+
+// While a message is under way the fold goes on, until another one is full.
+func TestFoldGoesOnDuringDelivery(t *testing.T) {
+	m := newMemory(t)
+	const n = 3 * maxMessage
+	for i := range n {
+		m.book.predict(0, fmt.Sprint("p", i), low)
+	}
+	m.sign()
+	s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
+	first := true
+	s.cfg.Publisher = publisherFunc(func(ctx context.Context, raws ...[]byte) []error {
+		if first {
+			first = false
+			wait(t, "the fold of what fills the next message", func() bool { return s.Applied() == 2*maxMessage })
+			time.Sleep(20 * time.Millisecond)
+			if at := s.Applied(); at != 2*maxMessage {
+				t.Errorf("the fold went on to %d with two messages full", at)
+			}
+		}
+		return m.Publish(ctx, raws...)
+	})
+	if ok, err := s.Advance(t.Context()); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	wantArmed(t, m, n)
+}
+
+// A stop cuts a delivery off. What it had not brought to the ledger is sent once
+// more, the fold is saved behind it, and the next start goes on from there.
+func TestStopDuringDelivery(t *testing.T) {
+	m := newMemory(t)
+	const n = 5 * maxMessage
+	for i := range n {
+		m.book.predict(0, fmt.Sprint("p", i), low)
+	}
+	m.sign()
+	blobs, state := mustBlobs(t), filepath.Join(t.TempDir(), "state")
+	s := serviceOf(t, m, blobs, testRegistry(t))
+	s.cfg.State = state
+	var calls atomic.Int64
+	hangs := make(chan struct{})
+	s.cfg.Publisher = publisherFunc(func(ctx context.Context, raws ...[]byte) []error {
+		errs := m.Publish(ctx, raws...)
+		if calls.Add(1) != 2 {
+			return errs
+		}
+		close(hangs) // stored, and the answer does not come
+		<-ctx.Done()
+		for i := range errs {
+			errs[i] = ctx.Err()
+		}
+		return errs
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	<-hangs
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the service ended with %v", err)
+	}
+	at := int(s.Applied())
+	if at < 2*maxMessage || at >= n {
+		t.Fatalf("it stopped at %d", at)
+	}
+	wantArmed(t, m, at)
+	again := serviceOf(t, m, blobs, testRegistry(t))
+	again.cfg.State = state
+	cp, _ := m.Checkpoint(t.Context())
+	if err := again.begin(t.Context(), cp); err != nil || int(again.Applied()) != at {
+		t.Fatalf("%v: it goes on behind %d, stopped at %d", err, again.Applied(), at)
+	}
+	if ok, err := again.Advance(t.Context()); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	wantArmed(t, m, n)
+}
+
+// What the intake refuses for good ends the service also when it was under way
+// beside the fold.
+func TestRefusalDuringDelivery(t *testing.T) {
+	m := newMemory(t)
+	for i := range 3 * maxMessage {
+		m.book.predict(0, fmt.Sprint("p", i), low)
+	}
+	m.sign()
+	s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
+	s.cfg.Publisher = publisherFunc(func(_ context.Context, raws ...[]byte) []error {
+		errs := make([]error, len(raws))
+		errs[0] = ErrRefused
+		return errs
+	})
+	if _, err := s.Advance(t.Context()); !errors.Is(err, ErrRefused) {
+		t.Errorf("%v, want ErrRefused", err)
+	}
+}
