@@ -43,16 +43,19 @@ type Foreign struct {
 	AcknowledgedAt ledger.Seq `json:"acknowledged_at,omitzero"` // seq of the acknowledgement
 }
 
-// Ledger reads the ledger's own numbers.
+// Ledger reads the ledger's own numbers, once.
 func (s *State) Ledger() (LedgerState, error) {
-	v, err := Load[LedgerState](s, ledgerName, ledgerStateKey)
-	if errors.Is(err, kv.ErrNotFound) {
-		return LedgerState{}, nil
+	if s.ledger == nil {
+		v, err := Load[LedgerState](s, ledgerName, ledgerStateKey)
+		if errors.Is(err, kv.ErrNotFound) {
+			v, err = &LedgerState{}, nil
+		}
+		if err != nil {
+			return LedgerState{}, err
+		}
+		s.ledger = v
 	}
-	if err != nil {
-		return LedgerState{}, err
-	}
-	return *v, nil
+	return *s.ledger, nil
 }
 
 // Foreign calls fn for every foreign message in order.

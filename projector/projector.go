@@ -13,21 +13,29 @@
 //	a/<name>             the version of the projection that readers see
 //	c/<name>/<version>   its cursor
 //	s/<name>/<version>/… its state
-//	f                    the feed's position: the Merkle frontier at the lowest cursor
+//	d/<name>/<version>/… the hashes of its chunks, each under the chunk's first key
+//	f                    the Merkle frontier at the record that readers see
+//	b                    the Merkle frontier at the record up to which one is built
 //
-// A projection whose version changed is built under its new version while
-// readers keep the old one, then swapped in the same commit that reaches the
-// old cursor.
+// # Rebuilding
 //
-// # State digest
+// A projection whose version changed, or that is new, is built under its own
+// version while readers keep what is there, whole and at one record: nothing
+// else is folded meanwhile. It becomes what they see, and what it replaces is
+// deleted, in the very commit that brings it level. A crash goes on from the
+// last commit; a build that was given up is deleted by the next one that ends.
 //
-// SHA-256 over, for each projection in the order of names,
+// # State digest, format 2
 //
-//	'P' ‖ len(name) ‖ name ‖ version
-//	'E' ‖ len(key) ‖ key ‖ len(value) ‖ value      for each of its keys in order
+// SHA-256 over
+//
+//	0x01
+//	'P' ‖ len(name) ‖ name ‖ version                      for each projection in the order of names
+//	'C' ‖ SHA-256(0x00 ‖ {len(key) ‖ key ‖ len(value) ‖ value}…)   for each chunk of its keys in order
 //
 // where keys are relative to the projection and numbers are eight bytes,
-// big-endian.
+// big-endian. A chunk begins at the first key and at each whose CRC-32C ends in
+// six zero bits (chunks.go).
 package projector
 
 import (
@@ -115,6 +123,7 @@ type Cursor struct {
 	Version    int
 	Seq        ledger.Seq  // last message folded; 0 before the first
 	Leaf       ledger.Hash // of the message at Seq
+	chunked    bool        // the hashes of its chunks are kept
 }
 
 // Source is the ordered feed of stored messages.

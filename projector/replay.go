@@ -1,9 +1,11 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/rs/zerolog"
 
@@ -15,6 +17,9 @@ import (
 type ReplayConfig struct {
 	Source      Source
 	Projections []Projection
+	// From is the snapshot to go on from; "" begins at record 1. A projection whose
+	// version the snapshot does not have begins there too.
+	From string
 	// To is the last record; 0 means the head at the start.
 	To ledger.Seq
 	// Dir is where the scratch store is made and removed again; "" means the
@@ -35,44 +40,105 @@ type Replayed struct {
 	Parked  int   `json:"parked"`
 }
 
-// Replay folds the ledger from record 1 into a scratch store, checking every
-// link. Its digest must equal the live views' at the same record, and its root
-// a checkpoint's of that size; comparing is the caller's.
+// Replay folds the ledger from record 1, or from a snapshot, into a scratch
+// store, checking every link. Its digest must equal the live views' at the same
+// record, and its root a checkpoint's of that size; comparing is the caller's.
 func Replay(ctx context.Context, cfg ReplayConfig) (out Replayed, err error) {
+	inspect := cfg.Inspect
+	cfg.Inspect = func(s *State) (err error) {
+		if out.Digest, err = s.Digest(); err != nil {
+			return err
+		}
+		l, err := s.Ledger()
+		if err != nil {
+			return err
+		}
+		out.Records, out.Foreign = l.Records, l.Foreign
+		if out.Parked, err = s.CountParked(); err != nil || inspect == nil {
+			return err
+		}
+		return inspect(s)
+	}
+	err = Fold(ctx, cfg)
+	return out, err
+}
+
+// Fold is Replay without the digest, which costs a read of all views.
+func Fold(ctx context.Context, cfg ReplayConfig) error {
+	return fold(ctx, cfg, true, func(db *kv.DB) error {
+		s, err := NewState(db)
+		if err != nil {
+			return err
+		}
+		return cfg.Inspect(s)
+	})
+}
+
+// Walk is Fold that goes on to the record to: Inspect sees the views at cfg.To
+// first, then after every every-th record behind it, and at to. The states have
+// chunks (State.Traced), so that what is asked of them again and again need not
+// be computed afresh.
+func Walk(ctx context.Context, cfg ReplayConfig, to ledger.Seq, every int) error {
+	return fold(ctx, cfg, false, func(db *kv.DB) error {
+		s, err := NewState(db)
+		if err == nil {
+			err = cfg.Inspect(s)
+		}
+		if err != nil || to <= cfg.To {
+			return err
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		r, err := NewRunner(Config{
+			DB: db, Source: cfg.Source, Projections: cfg.Projections, CommitEvery: every, Workers: cfg.Workers, Logger: cfg.Logger,
+			Progress: func(Status) {
+				s, err := NewState(db)
+				if err == nil && context.Cause(ctx) == nil {
+					err = cfg.Inspect(s)
+				}
+				if err != nil {
+					cancel(err)
+				}
+			},
+		})
+		if err != nil {
+			return err
+		}
+		err = r.CatchUp(ctx, to)
+		return cmp.Or(context.Cause(ctx), err)
+	})
+}
+
+// fold makes the scratch store at cfg.To and removes it after fn.
+func fold(ctx context.Context, cfg ReplayConfig, scratch bool, fn func(*kv.DB) error) (err error) {
 	dir, err := os.MkdirTemp(cfg.Dir, "replay-")
 	if err != nil {
-		return Replayed{}, fmt.Errorf("replay: %w", err)
+		return fmt.Errorf("replay: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	db, err := kv.Open(dir, kv.Options{NoLog: true, Logger: cfg.Logger})
+	store := filepath.Join(dir, snapshotStore)
+	if cfg.From != "" {
+		if err := CloneSnapshot(cfg.From, store); err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+	}
+	db, err := kv.Open(store, kv.Options{NoLog: true, Logger: cfg.Logger})
 	if err != nil {
-		return Replayed{}, fmt.Errorf("replay: %w", err)
+		return fmt.Errorf("replay: %w", err)
 	}
 	defer db.Close()
 	r, err := NewRunner(Config{
 		DB: db, Source: cfg.Source, Projections: cfg.Projections, CommitEvery: cfg.CommitEvery,
-		Workers: cfg.Workers, Progress: cfg.Progress, Logger: cfg.Logger,
+		Workers: cfg.Workers, Progress: cfg.Progress, Logger: cfg.Logger, scratch: scratch,
 	})
 	if err != nil {
-		return Replayed{}, fmt.Errorf("replay: %w", err)
+		return fmt.Errorf("replay: %w", err)
 	}
 	if err := r.CatchUp(ctx, cfg.To); err != nil {
-		return Replayed{}, fmt.Errorf("replay: %w", err)
+		return fmt.Errorf("replay: %w", err)
 	}
-	s, err := NewState(db)
-	if err != nil {
-		return Replayed{}, fmt.Errorf("replay: %w", err)
+	if err := fn(db); err != nil {
+		return fmt.Errorf("replay: %w", err)
 	}
-	if out.Digest, err = s.Digest(); err != nil {
-		return Replayed{}, fmt.Errorf("replay: %w", err)
-	}
-	l, err := s.Ledger()
-	if err != nil {
-		return Replayed{}, fmt.Errorf("replay: %w", err)
-	}
-	out.Records, out.Foreign, out.Parked = l.Records, l.Foreign, r.Status().Parked
-	if cfg.Inspect != nil {
-		err = cfg.Inspect(s)
-	}
-	return out, err
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,9 @@ import (
 const (
 	defaultCommitEvery = 4096
 	defaultHeadEvery   = 5 * time.Second
+	defaultKeepStale   = 1024
+	// settleChunks is how many are hashed before the feed is looked at again.
+	settleChunks = 256
 )
 
 // Config is what a Runner is made of.
@@ -37,10 +41,17 @@ type Config struct {
 	// HeadEvery is how often Run asks the source for its head, to notice a
 	// ledger that was cut back under it; 0 means five seconds.
 	HeadEvery time.Duration
+	// KeepStale is how many chunks of the state a Run that has nothing else to do
+	// leaves without a hash: what is hot is not hashed at each commit, and a
+	// snapshot has no more to compute. 0 means 1024.
+	KeepStale int
 	// Progress, if set, is called after each commit.
 	Progress func(Status)
 	// Logger is for what is parked and halted; the zero value discards it.
 	Logger zerolog.Logger
+
+	// scratch stores are digested once, from their bytes: no hash is kept.
+	scratch bool
 }
 
 // Status is where a runner stands.
@@ -50,7 +61,7 @@ type Status struct {
 	Lag        uint64     `json:"lag"`  // messages between them
 	Parked     int        `json:"parked"`
 	Foreign    int64      `json:"foreign"`
-	Rebuilding []string   `json:"rebuilding,omitzero"` // projections behind the others
+	Rebuilding []string   `json:"rebuilding,omitzero"` // projections that are built behind what readers see
 	// Views is where each projection stands.
 	Views  map[string]ledger.Seq `json:"views,omitzero"`
 	Halted string                `json:"halted,omitzero"` // why the views stand still
@@ -61,6 +72,8 @@ type Status struct {
 type Runner struct {
 	cfg     Config
 	views   []*view // by name
+	served  ledger.Seq
+	others  []Cursor // what the store holds besides: other versions, other projections
 	chain   chain
 	anchor  ledger.Hash // leaf at the chain's start, to be found there again
 	pending int         // messages since the last commit
@@ -77,9 +90,9 @@ type view struct {
 	Projection
 	cursor Cursor
 	batch  *Batch
+	chunks *chunkIndex // nil in a scratch store
 	ledger bool
-	// old is the active cursor of another version while this one is built.
-	old *Cursor
+	active bool // readers see this version
 }
 
 // NewRunner reads the cursors of the store. Nothing is written before Run.
@@ -87,13 +100,14 @@ func NewRunner(cfg Config) (*Runner, error) {
 	cfg.CommitEvery = cmp.Or(cfg.CommitEvery, defaultCommitEvery)
 	cfg.Workers = cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0))
 	cfg.HeadEvery = cmp.Or(cfg.HeadEvery, defaultHeadEvery)
+	cfg.KeepStale = cmp.Or(cfg.KeepStale, defaultKeepStale)
 	r := &Runner{cfg: cfg}
 	for _, p := range append([]Projection{ledgerProjection{}}, cfg.Projections...) {
-		v, err := openView(cfg.DB, p)
-		if err != nil {
+		if err := checkName(p.Name()); err != nil {
 			return nil, err
 		}
-		r.views = append(r.views, v)
+		_, isLedger := p.(ledgerProjection)
+		r.views = append(r.views, &view{Projection: p, batch: newBatch(cfg.DB, stateOf(p.Name(), p.Version())), ledger: isLedger})
 	}
 	slices.SortFunc(r.views, func(a, b *view) int { return cmp.Compare(a.Name(), b.Name()) })
 	for i, v := range r.views[1:] {
@@ -101,39 +115,52 @@ func NewRunner(cfg Config) (*Runner, error) {
 			return nil, fmt.Errorf("two projections named %s", v.Name())
 		}
 	}
+	if err := r.load(); err != nil {
+		return nil, err
+	}
 	if err := r.loadStatus(); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-func openView(db *kv.DB, p Projection) (*view, error) {
-	if err := checkName(p.Name()); err != nil {
-		return nil, err
+// load reads what the store holds: the cursors of the views, where readers
+// stand, and what is there besides.
+func (r *Runner) load() error {
+	actives := make(map[string]int)
+	r.served, r.others = 0, nil
+	s, err := NewState(r.cfg.DB)
+	if err != nil && !errors.Is(err, ErrNoState) {
+		return err
 	}
-	v := &view{Projection: p, batch: newBatch(db, stateOf(p.Name(), p.Version()))}
-	_, v.ledger = p.(ledgerProjection)
-	var err error
-	if v.cursor, err = loadCursor(db, p.Name(), p.Version()); err != nil {
-		return nil, err
+	if s != nil {
+		for _, c := range s.cursors {
+			actives[c.Projection] = c.Version
+			r.served = max(r.served, c.Seq)
+		}
 	}
-	if v.cursor.Seq == 0 {
-		v.batch.known = newKeyFilter()
+	for _, v := range r.views {
+		v.batch.reset() // what an earlier, halted run left uncommitted
+		if v.cursor, err = loadCursor(r.cfg.DB, v.Name(), v.Version()); err != nil {
+			return err
+		}
+		version, ok := actives[v.Name()]
+		v.active = ok && version == v.Version()
+		if v.batch.known == nil && v.cursor.Seq == 0 {
+			v.batch.known = newKeyFilter()
+		}
 	}
-	active, err := db.Get([]byte(activePrefix + p.Name()))
-	switch {
-	case errors.Is(err, kv.ErrNotFound) || err == nil && string(active) == strconv.Itoa(p.Version()):
-		return v, nil
-	case err != nil:
-		return nil, fmt.Errorf("active version of %s: %w", p.Name(), err)
-	}
-	version, err := strconv.Atoi(string(active))
-	if err != nil {
-		return nil, fmt.Errorf("active version of %s: %w", p.Name(), err)
-	}
-	old, err := loadCursor(db, p.Name(), version)
-	v.old = &old
-	return v, err
+	return r.cfg.DB.Scan([]byte(cursorPrefix), nil, func(k, _ []byte) error {
+		name, text, _ := strings.Cut(string(k[len(cursorPrefix):]), "/")
+		version, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("cursor %s: %w", k, err)
+		}
+		if !slices.ContainsFunc(r.views, func(v *view) bool { return v.Name() == name && v.Version() == version }) {
+			r.others = append(r.others, Cursor{Projection: name, Version: version})
+		}
+		return nil
+	})
 }
 
 func (r *Runner) loadStatus() error {
@@ -164,21 +191,20 @@ func (r *Runner) lowestView() *view {
 	return slices.MinFunc(r.views, func(a, b *view) int { return cmp.Compare(a.cursor.Seq, b.cursor.Seq) })
 }
 
+// highest is the last record that anything was folded up to.
 func (r *Runner) highest() ledger.Seq {
-	var seq ledger.Seq
+	seq := r.served
 	for _, v := range r.views {
 		seq = max(seq, v.cursor.Seq)
-		if v.old != nil {
-			seq = max(seq, v.old.Seq)
-		}
 	}
 	return seq
 }
 
+// rebuilding are the projections that readers do not see yet, or see behind the
+// others.
 func (r *Runner) rebuilding() (names []string) {
-	top := r.highest()
 	for _, v := range r.views {
-		if v.old != nil || v.cursor.Seq < top {
+		if r.served > 0 && (!v.active || v.cursor.Seq < r.served) {
 			names = append(names, v.Name())
 		}
 	}
@@ -226,7 +252,7 @@ func (r *Runner) View(fn func(*State) error) error {
 	return fn(s)
 }
 
-// Digest is the live views' digest and the record it is of.
+// Digest is the live views' digest, from their bytes, and the record it is of.
 func (r *Runner) Digest() (d Digest, err error) {
 	err = r.View(func(s *State) error {
 		d, err = s.Digest()
@@ -334,6 +360,9 @@ func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
 			if err := r.commit(); err != nil {
 				return err
 			}
+			if err := r.settle(func() bool { return len(f.ordered) > 0 || ctx.Err() != nil }); err != nil {
+				return err
+			}
 		}
 	}
 	if err := r.commit(); err != nil {
@@ -357,11 +386,8 @@ func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
 // start puts the chain at the lowest cursor. The message there is read again,
 // to see that the ledger still holds what was folded.
 func (r *Runner) start(ctx context.Context) (head ledger.Seq, err error) {
-	for _, v := range r.views {
-		v.batch.reset() // what an earlier, halted run left uncommitted
-		if v.cursor, err = loadCursor(r.cfg.DB, v.Name(), v.Version()); err != nil {
-			return 0, err
-		}
+	if err := r.load(); err != nil {
+		return 0, err
 	}
 	if head, err = r.cfg.Source.Head(ctx); err != nil {
 		return 0, fmt.Errorf("head of the ledger: %w", err)
@@ -369,21 +395,114 @@ func (r *Runner) start(ctx context.Context) (head ledger.Seq, err error) {
 	if top := r.highest(); head < top {
 		return 0, aheadError(top, head)
 	}
-	low := r.lowestView().cursor
-	r.chain, r.anchor = chain{seq: low.Seq, leaf: low.Leaf}, low.Leaf
-	r.pending, r.parked, r.foreign, r.waits = 0, 0, 0, false
-	if low.Seq > 0 {
-		tree, err := loadFrontier(r.cfg.DB)
-		if err != nil {
-			return 0, err
-		}
-		if tree.Size() != uint64(low.Seq) {
-			return 0, fmt.Errorf("%w: feed position %d, lowest cursor %d", ErrCorrupt, tree.Size(), low.Seq)
-		}
-		r.chain.tree = *tree
+	tree, err := r.frontier()
+	if err != nil {
+		return 0, err
 	}
+	low := r.lowestView().cursor
+	r.chain, r.anchor = chain{seq: low.Seq, leaf: low.Leaf, tree: *tree}, low.Leaf
+	r.pending, r.parked, r.foreign, r.waits = 0, 0, 0, false
 	r.update(func(s *Status) { s.Head, s.Halted = head, "" })
-	return head, nil
+	if r.cfg.scratch {
+		return head, nil
+	}
+	return head, r.openChunks()
+}
+
+// frontier is the Merkle frontier at the lowest cursor. It is lost when another
+// build of the software began to build something else meanwhile; what was being
+// built then begins anew.
+func (r *Runner) frontier() (*ledger.Tree, error) {
+	low := r.lowestView().cursor.Seq
+	if low == 0 {
+		return &ledger.Tree{}, nil
+	}
+	for _, key := range []string{servedKey, buildKey} {
+		if tree, err := loadFrontier(r.cfg.DB, key); err != nil || tree.Size() == uint64(low) {
+			return tree, err
+		}
+	}
+	if low >= r.served {
+		return nil, fmt.Errorf("%w: no feed position at record %d, where the views stand", ErrCorrupt, low)
+	}
+	w := r.cfg.DB.NewBatch()
+	defer w.Close()
+	for _, v := range r.views {
+		if v.cursor.Seq < r.served {
+			drop(w, v.cursor)
+		}
+	}
+	if err := w.Commit(false); err != nil {
+		return nil, fmt.Errorf("begin a build anew: %w", err)
+	}
+	if err := r.load(); err != nil {
+		return nil, err
+	}
+	return &ledger.Tree{}, nil
+}
+
+// drop deletes one version of a projection.
+func drop(w *kv.Batch, c Cursor) {
+	w.DeletePrefix([]byte(stateOf(c.Projection, c.Version)))
+	w.DeletePrefix([]byte(chunksOf(c.Projection, c.Version)))
+	w.Delete([]byte(cursorKey(c.Projection, c.Version)))
+}
+
+// openChunks reads which chunks there are. Views that were folded without are
+// cut into chunks here, which reads all of their keys, once.
+func (r *Runner) openChunks() error {
+	w := r.cfg.DB.NewBatch()
+	defer w.Close()
+	for _, v := range r.views {
+		var err error
+		if v.chunks, err = openChunks(r.cfg.DB, w, v.cursor); err != nil {
+			return err
+		}
+		if v.cursor.Seq > 0 && !v.cursor.chunked {
+			v.cursor.chunked = true
+			if err := putCursor(w, v.cursor); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.Commit(false); err != nil {
+		return fmt.Errorf("chunks of the views: %w", err)
+	}
+	return nil
+}
+
+// settle hashes chunks that changed until few enough are left or something else
+// is to be done.
+func (r *Runner) settle(interrupted func() bool) error {
+	for !interrupted() {
+		stale := 0
+		for _, v := range r.views {
+			stale += v.chunks.stale
+		}
+		if stale <= r.cfg.KeepStale {
+			return nil
+		}
+		if err := r.settleSome(min(settleChunks, stale-r.cfg.KeepStale)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runner) settleSome(n int) error {
+	w := r.cfg.DB.NewBatch()
+	defer w.Close()
+	for _, v := range r.views {
+		done, err := v.chunks.settle(r.cfg.DB, w, n)
+		if err != nil {
+			return err
+		}
+		n -= done
+	}
+	if err := w.Commit(false); err != nil {
+		return fmt.Errorf("hashes of the views: %w", err)
+	}
+	return nil
 }
 
 func (r *Runner) foldChunk(ctx context.Context, c *chunk) error {
@@ -519,50 +638,56 @@ func (r *Runner) commit() error {
 			return err
 		}
 	}
-	w.Put([]byte(frontierKey), encodeFrontier(&r.chain.tree))
+	position := buildKey
+	if r.level() {
+		position = servedKey
+		r.serve(w)
+	}
+	w.Put([]byte(position), encodeFrontier(&r.chain.tree))
 	if err := w.Commit(false); err != nil {
 		return fmt.Errorf("commit views at %d: %w", r.chain.seq, err)
 	}
 	return r.committed()
 }
 
+// level says that the fold has come as far as readers are.
+func (r *Runner) level() bool { return r.chain.seq >= r.served }
+
 func (r *Runner) commitView(w *kv.Batch, v *view) error {
 	if err := v.batch.flush(w); err != nil {
 		return err
 	}
+	if v.chunks != nil {
+		v.chunks.touch(w, v.batch.dirty, r.chain.seq)
+	}
 	c := v.cursor
-	c.Seq, c.Leaf = r.chain.seq, r.chain.leaf
-	data, err := json.Marshal(storedCursor{c.Seq, c.Leaf.String()})
-	if err != nil {
-		return fmt.Errorf("cursor of %s: %w", v.Name(), err)
-	}
-	w.Put([]byte(cursorKey(v.Name(), v.Version())), data)
-	if v.old == nil {
-		w.Put([]byte(activePrefix+v.Name()), strconv.AppendInt(nil, int64(v.Version()), 10))
-		return nil
-	}
-	if c.Seq < v.old.Seq {
-		return nil
-	}
-	w.Put([]byte(activePrefix+v.Name()), strconv.AppendInt(nil, int64(v.Version()), 10))
-	return r.dropOthers(w, v)
+	c.Seq, c.Leaf, c.chunked = r.chain.seq, r.chain.leaf, v.chunks != nil
+	return putCursor(w, c)
 }
 
-// dropOthers deletes every other version of a projection, those whose building
-// was given up included.
-func (r *Runner) dropOthers(w *kv.Batch, v *view) error {
-	prefix := cursorPrefix + v.Name() + "/"
-	return r.cfg.DB.Scan([]byte(prefix), nil, func(k, _ []byte) error {
-		version, err := strconv.Atoi(string(k[len(prefix):]))
-		if err != nil {
-			return fmt.Errorf("cursor %s: %w", k, err)
-		}
-		if version != v.Version() {
-			w.DeletePrefix([]byte(stateOf(v.Name(), version)))
-			w.Delete(k)
-		}
-		return nil
-	})
+func putCursor(w *kv.Batch, c Cursor) error {
+	data, err := json.Marshal(storedCursor{c.Seq, c.Leaf.String(), c.chunked})
+	if err != nil {
+		return fmt.Errorf("cursor of %s: %w", c.Projection, err)
+	}
+	w.Put([]byte(cursorKey(c.Projection, c.Version)), data)
+	return nil
+}
+
+// serve shows readers what was built, and deletes what they saw instead and
+// every build that was given up.
+func (r *Runner) serve(w *kv.Batch) {
+	if len(r.others) == 0 && !slices.ContainsFunc(r.views, func(v *view) bool { return !v.active }) {
+		return
+	}
+	for _, c := range r.others {
+		drop(w, c)
+		w.Delete([]byte(activePrefix + c.Projection))
+	}
+	for _, v := range r.views {
+		w.Put([]byte(activePrefix+v.Name()), strconv.AppendInt(nil, int64(v.Version()), 10))
+	}
+	w.Delete([]byte(buildKey))
 }
 
 func (r *Runner) committed() error {
@@ -571,11 +696,15 @@ func (r *Runner) committed() error {
 		if v.cursor.Seq >= r.chain.seq {
 			continue
 		}
-		v.cursor.Seq, v.cursor.Leaf = r.chain.seq, r.chain.leaf
-		if v.old != nil && v.cursor.Seq >= v.old.Seq {
-			v.old, swapped = nil, true
-		}
+		v.cursor.Seq, v.cursor.Leaf, v.cursor.chunked = r.chain.seq, r.chain.leaf, v.chunks != nil
 		v.batch.committed()
+	}
+	if r.level() {
+		for _, v := range r.views {
+			swapped = swapped || !v.active && r.served > 0
+			v.active = true
+		}
+		r.served, r.others = r.chain.seq, nil
 	}
 	r.update(func(s *Status) {
 		s.Parked, s.Foreign = s.Parked+r.parked, s.Foreign+r.foreign

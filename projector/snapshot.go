@@ -18,26 +18,37 @@ import (
 )
 
 const (
-	snapshotVersion = 1
+	snapshotVersion = 2
 	manifestFile    = "manifest.json"
 	snapshotStore   = "store"
-	unfinished      = ".tmp-" // prefix of a snapshot that is being written
+	unfinished      = ".tmp-" // prefix of a snapshot that is being written, or removed
 )
 
-// ErrSnapshot means that a snapshot does not hold what its manifest says.
-var ErrSnapshot = errors.New("snapshot does not match its manifest")
+var (
+	// ErrSnapshot means that a snapshot does not hold what its manifest says.
+	ErrSnapshot = errors.New("snapshot does not match its manifest")
+	// ErrSnapshotFormat means that a snapshot is of a format that is not read.
+	ErrSnapshotFormat = errors.New("unsupported format")
+	// ErrNoSnapshot means that there is no such snapshot.
+	ErrNoSnapshot = errors.New("no such snapshot")
+)
 
 // Manifest names the state that a snapshot holds. It is written last, so that a
 // directory without one is no snapshot.
 type Manifest struct {
-	V int `json:"v"` // 1
+	V int `json:"v"` // 2; in 1 the digest was of another format, and what follows it was not there
 	Digest
+	LedgerTime *string `json:"ledger_time,omitzero"` // null before the first record
+	Bytes      int64   `json:"bytes,omitzero"`       // of its files; most share their place with the live views'
+	Scorer     int     `json:"scorer,omitzero"`      // version of the scores of the build that wrote it
 }
 
 // Snapshot writes the views of this moment to a new directory under dir, named
-// by the record they stand at, and returns its path. One that exists already is
-// returned as it is. The live views may go on meanwhile.
-func (r *Runner) Snapshot(ctx context.Context, dir string) (path string, m Manifest, err error) {
+// by the record they stand at and their digest, and returns its path. One that
+// exists already is returned as it is. The live views may go on meanwhile. The
+// digest is the kept one (State.KeptDigest); VerifySnapshot computes it from the
+// bytes that were written.
+func (r *Runner) Snapshot(ctx context.Context, dir string, scorer int) (path string, m Manifest, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", Manifest{}, fmt.Errorf("snapshot: %w", err)
 	}
@@ -53,12 +64,11 @@ func (r *Runner) Snapshot(ctx context.Context, dir string) (path string, m Manif
 	if err := ctx.Err(); err != nil {
 		return "", Manifest{}, err
 	}
-	d, err := digestStore(store)
-	if err != nil {
+	m = Manifest{V: snapshotVersion, Scorer: scorer}
+	if err := m.describe(store); err != nil {
 		return "", Manifest{}, fmt.Errorf("snapshot: %w", err)
 	}
-	m = Manifest{V: snapshotVersion, Digest: d}
-	path = filepath.Join(dir, SeqKey(d.Seq))
+	path = filepath.Join(dir, SeqKey(m.Seq)+"-"+m.SHA256[:12])
 	if have, err := readManifest(path); err == nil && have.SHA256 == m.SHA256 {
 		return path, have, nil
 	}
@@ -71,17 +81,43 @@ func (r *Runner) Snapshot(ctx context.Context, dir string) (path string, m Manif
 	return path, m, syncDir(dir)
 }
 
-func digestStore(store string) (Digest, error) {
+// describe fills in what a store holds.
+func (m *Manifest) describe(store string) error {
+	err := readStore(store, func(s *State) (err error) {
+		if m.Digest, err = s.KeptDigest(); err != nil {
+			return err
+		}
+		l, err := s.Ledger()
+		if err == nil && !l.Time.IsZero() {
+			text := ledger.FormatTime(l.Time)
+			m.LedgerTime = &text
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	files, err := os.ReadDir(store)
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			return err
+		}
+		m.Bytes += info.Size()
+	}
+	return err
+}
+
+func readStore(store string, fn func(*State) error) error {
 	db, err := kv.Open(store, kv.Options{ReadOnly: true})
 	if err != nil {
-		return Digest{}, err
+		return err
 	}
-	defer db.Close()
 	s, err := NewState(db)
-	if err != nil {
-		return Digest{}, err
+	if err == nil {
+		err = fn(s)
 	}
-	return s.Digest()
+	return errors.Join(err, db.Close())
 }
 
 func writeManifest(dir string, m Manifest) error {
@@ -119,29 +155,42 @@ func syncDir(dir string) error {
 	return nil
 }
 
+// readManifest reads a manifest. One of another format comes with
+// ErrSnapshotFormat and what it says in the fields of both.
 func readManifest(path string) (Manifest, error) {
 	data, err := os.ReadFile(filepath.Join(path, manifestFile))
 	if err != nil {
 		return Manifest{}, err
 	}
 	var m Manifest
-	if err := json.Unmarshal(data, &m, json.RejectUnknownMembers(true)); err != nil {
+	if err := json.Unmarshal(data, &m); err != nil {
 		return Manifest{}, fmt.Errorf("%w: manifest of %s: %w", ErrSnapshot, path, err)
 	}
 	if m.V != snapshotVersion {
-		return Manifest{}, fmt.Errorf("%s: %w %d", path, ledger.ErrUnsupportedVersion, m.V)
+		return m, fmt.Errorf("snapshot %s: %w: %d, want %d", path, ErrSnapshotFormat, m.V, snapshotVersion)
+	}
+	if err := json.Unmarshal(data, &m, json.RejectUnknownMembers(true)); err != nil {
+		return Manifest{}, fmt.Errorf("%w: manifest of %s: %w", ErrSnapshot, path, err)
 	}
 	return m, nil
 }
 
-// VerifySnapshot computes the state digest of a snapshot again and compares it,
-// its record, root and versions with the manifest; ErrSnapshot when they differ.
+// VerifySnapshot computes the state digest of a snapshot again, from every byte
+// of it, and compares it, its record, root and versions with the manifest;
+// ErrSnapshot when they differ, kv.ErrLocked while somebody else reads it.
 func VerifySnapshot(path string) (Manifest, error) {
 	m, err := readManifest(path)
 	if err != nil {
-		return Manifest{}, fmt.Errorf("snapshot %s: %w", path, err)
+		return m, err
 	}
-	d, err := digestStore(filepath.Join(path, snapshotStore))
+	var d Digest
+	err = readStore(filepath.Join(path, snapshotStore), func(s *State) (err error) {
+		d, err = s.Digest()
+		return err
+	})
+	if errors.Is(err, kv.ErrLocked) || errors.Is(err, fs.ErrPermission) {
+		return m, fmt.Errorf("snapshot %s: %w", path, err)
+	}
 	if err != nil {
 		return m, fmt.Errorf("%w: %s: %w", ErrSnapshot, path, err)
 	}
@@ -159,24 +208,29 @@ func VerifySnapshot(path string) (Manifest, error) {
 	return m, nil
 }
 
-// OpenSnapshot opens a snapshot's views to be read; close the store after use.
-// It does not verify them.
-func OpenSnapshot(path string) (*State, *kv.DB, error) {
-	db, err := kv.Open(filepath.Join(path, snapshotStore), kv.Options{ReadOnly: true})
-	if err != nil {
-		return nil, nil, fmt.Errorf("snapshot %s: %w", path, err)
+// ReadSnapshot calls fn with a snapshot's views. It does not verify them.
+func ReadSnapshot(path string, fn func(*State) error) error {
+	if err := readStore(filepath.Join(path, snapshotStore), fn); err != nil {
+		return fmt.Errorf("snapshot %s: %w", path, err)
 	}
-	s, err := NewState(db)
-	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
+	return nil
+}
+
+// CloneSnapshot makes a store of a snapshot's views in dir, which must not
+// exist, to be folded on from there.
+func CloneSnapshot(path, dir string) error {
+	if err := kv.Clone(filepath.Join(path, snapshotStore), dir); err != nil {
+		return fmt.Errorf("snapshot %s: %w", path, err)
 	}
-	return s, db, nil
+	return nil
 }
 
 // SnapshotInfo is one entry of ListSnapshots.
 type SnapshotInfo struct {
 	Path     string   `json:"path"`
 	Manifest Manifest `json:"manifest"`
+	// Problem says why it cannot be used; Manifest then holds what could be read.
+	Problem string `json:"problem,omitzero"`
 }
 
 // ListSnapshots reads the manifests under dir in the order of records; a dir
@@ -191,19 +245,40 @@ func ListSnapshots(dir string) ([]SnapshotInfo, error) {
 	}
 	var list []SnapshotInfo
 	for _, n := range names {
-		path := filepath.Join(dir, n.Name())
 		if strings.HasPrefix(n.Name(), unfinished) || !n.IsDir() {
 			continue
 		}
-		m, err := readManifest(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		info := SnapshotInfo{Path: filepath.Join(dir, n.Name())}
+		if info.Manifest, err = readManifest(info.Path); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			info.Problem = err.Error()
 		}
-		list = append(list, SnapshotInfo{path, m})
+		list = append(list, info)
 	}
-	slices.SortFunc(list, func(a, b SnapshotInfo) int { return cmp.Compare(a.Manifest.Seq, b.Manifest.Seq) })
+	slices.SortStableFunc(list, func(a, b SnapshotInfo) int { return cmp.Compare(a.Manifest.Seq, b.Manifest.Seq) })
 	return list, nil
+}
+
+// FindSnapshot finds a snapshot by its path, its record, or as "latest";
+// ErrNoSnapshot when there is none.
+func FindSnapshot(dir, ref string) (SnapshotInfo, error) {
+	if strings.ContainsRune(ref, filepath.Separator) {
+		m, err := readManifest(ref)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: %s", ErrNoSnapshot, ref)
+		}
+		return SnapshotInfo{Path: ref, Manifest: m}, err
+	}
+	list, err := ListSnapshots(dir)
+	if err != nil {
+		return SnapshotInfo{}, err
+	}
+	for _, s := range slices.Backward(list) {
+		if s.Problem == "" && (ref == "latest" || ref == fmt.Sprint(uint64(s.Manifest.Seq)) || ref == filepath.Base(s.Path)) {
+			return s, nil
+		}
+	}
+	return SnapshotInfo{}, fmt.Errorf("%w: %s under %s", ErrNoSnapshot, ref, dir)
 }

@@ -20,7 +20,8 @@ const (
 	activePrefix = "a/"
 	cursorPrefix = "c/"
 	statePrefix  = "s/"
-	frontierKey  = "f"
+	servedKey    = "f"
+	buildKey     = "b"
 )
 
 func stateOf(name string, version int) string {
@@ -35,7 +36,10 @@ func cursorKey(name string, version int) string {
 // answers are of one moment.
 type State struct {
 	r       kv.Reader
-	cursors []Cursor // of the active versions, by name
+	cursors []Cursor     // of the active versions, by name
+	ledger  *LedgerState // once it was read
+	trace   *Chunks      // notes what is read; may be nil
+	page    *Page        // the part of its prefix that a Scan sees; nil for all
 }
 
 // NewState finds the active versions; ErrNoState when there are none.
@@ -67,6 +71,9 @@ func NewState(r kv.Reader) (*State, error) {
 type storedCursor struct {
 	Seq  ledger.Seq `json:"seq"`
 	Leaf string     `json:"leaf"`
+	// Chunked says that the hashes of the state's chunks are kept. A build that
+	// does not know them leaves it out, and they count no more.
+	Chunked bool `json:"chunked,omitzero"`
 }
 
 func loadCursor(r kv.Reader, name string, version int) (Cursor, error) {
@@ -80,7 +87,7 @@ func loadCursor(r kv.Reader, name string, version int) (Cursor, error) {
 		err = json.Unmarshal(data, &stored)
 	}
 	if err == nil {
-		c.Seq = stored.Seq
+		c.Seq, c.chunked = stored.Seq, stored.Chunked
 		c.Leaf, err = ledger.ParseHash(stored.Leaf)
 	}
 	if err != nil {
@@ -109,7 +116,7 @@ func (s *State) Root() (ledger.Hash, error) {
 	if err != nil {
 		return ledger.Hash{}, err
 	}
-	tree, err := loadFrontier(s.r)
+	tree, err := loadFrontier(s.r, servedKey)
 	if err != nil {
 		return ledger.Hash{}, err
 	}
@@ -119,8 +126,8 @@ func (s *State) Root() (ledger.Hash, error) {
 	return tree.Root(), nil
 }
 
-func loadFrontier(r kv.Reader) (*ledger.Tree, error) {
-	data, err := r.Get([]byte(frontierKey))
+func loadFrontier(r kv.Reader, key string) (*ledger.Tree, error) {
+	data, err := r.Get([]byte(key))
 	if errors.Is(err, kv.ErrNotFound) {
 		return &ledger.Tree{}, nil
 	}
@@ -137,13 +144,18 @@ func encodeFrontier(t *ledger.Tree) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, t.Size()), t.EncodeFrontier()...)
 }
 
-func (s *State) prefix(projection string) (string, error) {
+func (s *State) cursor(projection string) (Cursor, error) {
 	for _, c := range s.cursors {
 		if c.Projection == projection {
-			return stateOf(projection, c.Version), nil
+			return c, nil
 		}
 	}
-	return "", fmt.Errorf("%w: no projection %s", ErrNoState, projection)
+	return Cursor{}, fmt.Errorf("%w: no projection %s", ErrNoState, projection)
+}
+
+func (s *State) prefix(projection string) (string, error) {
+	c, err := s.cursor(projection)
+	return stateOf(projection, c.Version), err
 }
 
 // Load reads one value of a projection; kv.ErrNotFound when it is absent.
@@ -152,6 +164,7 @@ func Load[T any](s *State, projection, key string) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.trace.note(projection, key, "")
 	data, err := s.r.Get([]byte(p + key))
 	if err != nil {
 		return nil, err
@@ -171,23 +184,38 @@ func Scan[T any](s *State, projection, prefix, after string, fn func(key string,
 	if err != nil {
 		return err
 	}
-	var from []byte
-	if after != "" {
-		from = []byte(p + after)
-	}
-	return s.r.Scan([]byte(p+prefix), from, func(k, data []byte) error {
+	each := func(k, data []byte) error {
 		key, v := string(k[len(p):]), new(T)
 		if err := decodeValue(data, v); err != nil {
 			return fmt.Errorf("state %s %s: %w", projection, key, err)
 		}
 		return fn(key, v)
-	})
+	}
+	if g := s.page; g != nil && g.Projection == projection && g.Prefix == prefix && after == "" {
+		return s.scanPage(p, each)
+	}
+	s.trace.note(projection, max(prefix, after), prefixEnd(prefix))
+	var from []byte
+	if after != "" {
+		from = []byte(p + after)
+	}
+	return s.r.Scan([]byte(p+prefix), from, each)
 }
 
 // Version names one projection of a digest.
 type Version struct {
 	Projection string `json:"projection"`
 	Version    int    `json:"version"`
+}
+
+// Versions are those of the projections and of the runner's own, by name.
+func Versions(ps []Projection) []Version {
+	out := []Version{{ledgerName, ledgerProjection{}.Version()}}
+	for _, p := range ps {
+		out = append(out, Version{p.Name(), p.Version()})
+	}
+	slices.SortFunc(out, func(a, b Version) int { return strings.Compare(a.Projection, b.Projection) })
+	return out
 }
 
 // Digest is the views' state at a record, in one hash.
@@ -199,8 +227,24 @@ type Digest struct {
 	Versions []Version  `json:"versions"` // by name
 }
 
-// Digest reads every key-value; its cost grows with the views.
+// Digest computes the state digest from every key-value; its cost grows with
+// the views.
 func (s *State) Digest() (Digest, error) {
+	return s.digest(func(c Cursor, fn func([]byte, [sha256.Size]byte) error) error {
+		return scanChunks(s.r, stateOf(c.Projection, c.Version), fn)
+	})
+}
+
+// KeptDigest is the state digest by the hashes that the runner keeps of the
+// chunks; only those that changed lately are computed. It believes the store:
+// bytes that changed under the runner show in Digest alone.
+func (s *State) KeptDigest() (Digest, error) {
+	return s.digest(func(c Cursor, fn func([]byte, [sha256.Size]byte) error) error {
+		return keptChunks(s.r, c, fn)
+	})
+}
+
+func (s *State) digest(chunks func(Cursor, func(start []byte, sum [sha256.Size]byte) error) error) (Digest, error) {
 	seq, leaf, err := s.At()
 	if err != nil {
 		return Digest{}, err
@@ -211,16 +255,14 @@ func (s *State) Digest() (Digest, error) {
 	}
 	d := Digest{Seq: seq, Leaf: leaf.String(), Root: root.String()}
 	h := sha256.New()
-	var buf []byte
+	h.Write([]byte{stateTag})
 	for _, c := range s.cursors {
 		d.Versions = append(d.Versions, Version{c.Projection, c.Version})
-		buf = appendSized(append(buf[:0], 'P'), c.Projection)
-		h.Write(binary.BigEndian.AppendUint64(buf, uint64(c.Version)))
-		p := []byte(stateOf(c.Projection, c.Version))
-		err := s.r.Scan(p, nil, func(k, v []byte) error {
-			buf = appendSized(append(buf[:0], 'E'), k[len(p):])
-			buf = appendSized(buf, v)
-			h.Write(buf)
+		head := appendSized([]byte{'P'}, c.Projection)
+		h.Write(binary.BigEndian.AppendUint64(head, uint64(c.Version)))
+		err := chunks(c, func(_ []byte, sum [sha256.Size]byte) error {
+			h.Write([]byte{'C'})
+			h.Write(sum[:])
 			return nil
 		})
 		if err != nil {

@@ -65,7 +65,7 @@ func printDemo(w io.Writer, r demo.Result, kept bool) {
 	}
 	fmt.Fprintf(w, "\nreplay   %s: %s\n\n", match, r.Replay.Digest)
 	if r.Score != nil {
-		printScore(w, r.Score)
+		_, _ = io.WriteString(w, visible(r.Score.Text()))
 	}
 	if kept {
 		fmt.Fprintf(w, "\nkept in %s: try `assay --dir %s tail --from 1`\n", r.Dir, r.Dir)

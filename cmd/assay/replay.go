@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"assay/cmd/internal/node"
 	"assay/ledger"
 	"assay/projector"
+	"assay/projector/view"
 )
 
 type replayCmd struct {
@@ -68,7 +70,8 @@ type known struct {
 }
 
 // known finds the live views' digest, or a snapshot's at to; nil when there is
-// neither. A directory that is not initialised has none.
+// neither of the versions that this build's views have. A directory that is not
+// initialised has none.
 func (c *replayCmd) known(a *app, to ledger.Seq) (*known, error) {
 	if a.dir.Check() != nil {
 		return nil, nil
@@ -77,7 +80,8 @@ func (c *replayCmd) known(a *app, to ledger.Seq) (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	if live != nil && (to == 0 || to == live.Seq) {
+	ours := projector.Versions(view.All())
+	if live != nil && (to == 0 || to == live.Seq) && slices.Equal(live.Versions, ours) {
 		return &known{*live, "live views"}, nil
 	}
 	snapshots, err := projector.ListSnapshots(a.dir.Snapshots())
@@ -85,7 +89,7 @@ func (c *replayCmd) known(a *app, to ledger.Seq) (*known, error) {
 		return nil, err
 	}
 	for _, s := range snapshots {
-		if s.Manifest.Seq != to {
+		if s.Problem != "" || s.Manifest.Seq != to || !slices.Equal(s.Manifest.Versions, ours) {
 			continue
 		}
 		m, err := projector.VerifySnapshot(s.Path)
@@ -134,7 +138,7 @@ func printReplay(w io.Writer, r replayResult) {
 	fmt.Fprintf(w, "replayed    %d records, %d parked\nroot        %s\ndigest      %s\n", r.Seq, r.Parked, r.Root, r.Digest)
 	switch {
 	case r.Match == nil:
-		fmt.Fprintln(w, "There was nothing to compare with: no views or snapshot at this record.")
+		fmt.Fprintln(w, "There was nothing to compare with: no views or snapshot at this record, of the versions that this build has.")
 	case *r.Match:
 		fmt.Fprintf(w, "match       the same as the %s\n", *r.Compared)
 	default:

@@ -1,6 +1,10 @@
 package metric
 
-import "assay/projector/view"
+import (
+	"math"
+
+	"assay/projector/view"
+)
 
 // Cost sums what messages, background jobs and tool calls are known to have cost,
 // as it was reported; view.ListUsage says what counts.
@@ -34,7 +38,16 @@ func (s *SumUSD) add(v *float64) {
 		s.Sum = new(float64)
 	}
 	*s.Sum += *v
-	s.Mean = divide(*s.Sum, s.Known)
+}
+
+// settle is null where the sum is beyond what can be written.
+func (s *SumUSD) settle() {
+	if s.Sum != nil && math.IsInf(*s.Sum, 0) {
+		s.Sum = nil
+	}
+	if s.Sum != nil {
+		s.Mean = divide(*s.Sum, s.Known)
+	}
 }
 
 // PerItem is a sum for each of Items; null unless every part of the sum is
@@ -45,22 +58,23 @@ type PerItem struct {
 	Value *float64 `json:"value"`
 }
 
-func (c *computer) cost() error {
-	k := &c.score.Cost
-	err := view.ListUsage(c.state, c.namespace, func(u *view.Spent) error {
-		k.Counted++
-		count(&k.SelfReported, u.SelfReported)
-		count(&k.Inconsistent, u.Usage.Inconsistent)
-		k.InputTokens.Add(u.Usage.InputTokens)
-		k.CachedTokens.Add(u.Usage.CachedTokens)
-		k.UncachedTokens.Add(u.Usage.UncachedTokens)
-		k.OutputTokens.Add(u.Usage.OutputTokens)
-		k.USD.add(u.Usage.CostUSD)
-		return nil
-	})
-	k.USDPerUseful = PerItem{Sum: k.USD.Sum, Items: c.score.Useful.Count}
+func (c *computer) cost(u *view.Spent) error {
+	k := &c.Cost
+	k.Counted++
+	count(&k.SelfReported, u.SelfReported)
+	count(&k.Inconsistent, u.Usage.Inconsistent)
+	k.InputTokens.Add(u.Usage.InputTokens)
+	k.CachedTokens.Add(u.Usage.CachedTokens)
+	k.UncachedTokens.Add(u.Usage.UncachedTokens)
+	k.OutputTokens.Add(u.Usage.OutputTokens)
+	k.USD.add(u.Usage.CostUSD)
+	return nil
+}
+
+func (k *Cost) settle(useful int64) {
+	k.USD.settle()
+	k.USDPerUseful = PerItem{Sum: k.USD.Sum, Items: useful}
 	if k.USD.Sum != nil && k.USD.Known == k.USD.Total {
-		k.USDPerUseful.Value = divide(*k.USD.Sum, k.USDPerUseful.Items)
+		k.USDPerUseful.Value = divide(*k.USD.Sum, useful)
 	}
-	return err
 }

@@ -1,10 +1,8 @@
 package metric
 
 import (
-	"errors"
 	"math"
 
-	"assay/internal/kv"
 	"assay/projector/view"
 )
 
@@ -111,32 +109,17 @@ func decided(p *view.Prediction) bool {
 	return f != nil && !f.IsReport() && (f.Verdict == view.VerdictConfirmed || f.Verdict == view.VerdictRefuted)
 }
 
-func (c *computer) claims() error {
-	u, cov := &c.score.Useful, &c.score.Coverage.Claims
-	var old, resolved int64
-	err := view.ListClaims(c.state, c.namespace, func(cl *view.Claim) error {
-		f, err := c.follow(cl)
-		if err != nil {
-			return err
-		}
-		u.add(cl, f)
-		if !cl.RecordedAt.Before(c.settled) {
-			cov.Young++
-			return nil
-		}
-		old++
-		if f.resolved {
-			resolved++
-		}
-		if cl.Predictions == 0 {
-			cov.WithoutPrediction++
-		}
-		return nil
-	})
-	cov.Rate = ratio(resolved, old)
-	detected := c.score.Routing.Rate.Denominator
-	u.Per100 = Ratio{u.Count, detected, divide(100*float64(u.Count), detected)}
-	return err
+func (c *computer) claim(sc *view.ShadowCase) {
+	u, cov, cl := &c.Useful, &c.Coverage.Claims, &sc.Claim
+	f := follow(sc)
+	u.add(cl, f)
+	if c.young(cl.RecordedAt) {
+		cov.Young++
+		return
+	}
+	cov.Rate.Denominator++
+	count(&cov.Rate.Numerator, f.resolved)
+	count(&cov.WithoutPrediction, cl.Predictions == 0)
 }
 
 // fate is what became of one claim.
@@ -148,25 +131,16 @@ type fate struct {
 	refuted      bool
 }
 
-func (c *computer) follow(cl *view.Claim) (f fate, err error) {
+func follow(sc *view.ShadowCase) (f fate) {
+	cl := &sc.Claim
 	if r := cl.Recheck; r != nil {
 		f.resolved = true
 		if r.Result == view.RecheckHeld && r.Principal != cl.Principal {
 			f.note(&f.byRecheck, cl.AssertedSeq > 0 && cl.AssertedSeq < r.Seq)
 		}
 	}
-	if cl.Predictions == 0 {
-		return f, nil
-	}
-	h, err := view.PredictionsOf(c.state, cl)
-	for _, ref := range h {
-		p, err := view.GetPrediction(c.state, cl.Namespace, ref.PredID)
-		if errors.Is(err, kv.ErrNotFound) || err == nil && p.Seq != ref.Seq {
-			continue // an identifier that another prediction had first
-		}
-		if err != nil {
-			return f, err
-		}
+	for i := range sc.Predictions {
+		p := &sc.Predictions[i]
 		if !decided(p) {
 			continue
 		}
@@ -178,7 +152,7 @@ func (c *computer) follow(cl *view.Claim) (f fate, err error) {
 			f.note(&f.byPrediction, cl.AssertedSeq > 0 && cl.AssertedSeq < p.Resolution.KnownAt())
 		}
 	}
-	return f, err
+	return f
 }
 
 // note marks a success, as late when the claim was not yet asserted.
@@ -216,41 +190,31 @@ func count(n *int64, yes bool) {
 	}
 }
 
-func (c *computer) predictions() error {
-	cov, cal := &c.score.Coverage.Predictions, &c.score.Calibration
-	var old int64
-	var brier, logLoss loss
-	err := view.ListPredictions(c.state, c.namespace, func(p *view.Prediction) error {
-		cov.Total.add(p)
-		if p.RecordedAt.Before(c.settled) {
-			old++
-			cov.add(p)
-		} else {
-			cov.Young++
+func (c *computer) prediction(p *view.Prediction) {
+	cov, cal := &c.Coverage.Predictions, &c.Calibration
+	cov.Total.add(p)
+	if c.young(p.RecordedAt) {
+		cov.Young++
+	} else {
+		cov.add(p)
+	}
+	switch {
+	case decided(p) && scored(p):
+		outcome := 0.0
+		if p.Final().Verdict == view.VerdictConfirmed {
+			outcome = 1
 		}
-		switch {
-		case decided(p) && scored(p):
-			outcome := 0.0
-			if p.Final().Verdict == view.VerdictConfirmed {
-				outcome = 1
-			}
-			clamped := clamp(p.P)
-			count(&cal.Clamped, clamped != p.P)
-			brier.score(square(p.P - outcome))
-			logLoss.score(surprise(clamped, outcome))
-		case decided(p):
-			cal.Unscorable++
-		case fillable(p):
-			clamped := clamp(p.P)
-			brier.fill(square(p.P), square(p.P-1))
-			logLoss.fill(surprise(clamped, 0), surprise(clamped, 1))
-		}
-		return nil
-	})
-	cov.Rate = ratio(cov.Confirmed+cov.Refuted, old)
-	cal.N, cal.Filled, cal.Coverage = brier.n, brier.filled, cov.Rate
-	cal.Brier, cal.LogLoss = brier.result(), logLoss.result()
-	return err
+		clamped := clamp(p.P)
+		count(&cal.Clamped, clamped != p.P)
+		c.Brier.score(square(p.P - outcome))
+		c.LogLoss.score(surprise(clamped, outcome))
+	case decided(p):
+		cal.Unscorable++
+	case fillable(p):
+		clamped := clamp(p.P)
+		c.Brier.fill(square(p.P), square(p.P-1))
+		c.LogLoss.fill(surprise(clamped, 0), surprise(clamped, 1))
+	}
 }
 
 // fillable is a prediction that telemetry left unresolved and that would have been
@@ -284,6 +248,8 @@ func (t *Tally) add(p *view.Prediction) {
 func (c *PredictionCoverage) add(p *view.Prediction) {
 	var t Tally
 	t.add(p)
+	c.Rate.Denominator++
+	c.Rate.Numerator += t.Confirmed + t.Refuted
 	c.Confirmed += t.Confirmed
 	c.Refuted += t.Refuted
 	c.Void += t.Void
@@ -304,28 +270,29 @@ func surprise(p, outcome float64) float64 {
 	return -math.Log(p)
 }
 
-// loss sums in the order of prediction ids, so that it is the same each time.
+// loss sums page by page in the order of prediction ids, so that it is the same
+// each time.
 type loss struct {
-	n, filled         int64
-	sum               float64
-	fillBest, fillBad float64
+	N, Filled         int64
+	Sum               float64
+	FillBest, FillBad float64
 }
 
 func (l *loss) score(x float64) {
-	l.n++
-	l.sum += x
+	l.N++
+	l.Sum += x
 }
 
 func (l *loss) fill(a, b float64) {
-	l.filled++
-	l.fillBest += min(a, b)
-	l.fillBad += max(a, b)
+	l.Filled++
+	l.FillBest += min(a, b)
+	l.FillBad += max(a, b)
 }
 
 func (l *loss) result() Loss {
-	out := Loss{Value: divide(l.sum, l.n)}
-	if l.filled > 0 {
-		out.Best, out.Worst = divide(l.sum+l.fillBest, l.n+l.filled), divide(l.sum+l.fillBad, l.n+l.filled)
+	out := Loss{Value: divide(l.Sum, l.N)}
+	if l.Filled > 0 {
+		out.Best, out.Worst = divide(l.Sum+l.FillBest, l.N+l.Filled), divide(l.Sum+l.FillBad, l.N+l.Filled)
 	}
 	return out
 }

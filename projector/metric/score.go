@@ -10,7 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -21,7 +21,7 @@ import (
 )
 
 // Version changes whenever a score of the same views would change.
-const Version = 5
+const Version = 6
 
 // DefaultNamespace is what is scored unless another is asked for.
 const DefaultNamespace = "production"
@@ -34,6 +34,7 @@ type Score struct {
 	V           int         `json:"v"` // Version
 	Namespace   string      `json:"namespace"`
 	Inputs      Inputs      `json:"inputs"`
+	Parameters  Parameters  `json:"parameters"`
 	Routing     Routing     `json:"routing"`
 	Useful      Useful      `json:"useful_conclusions"`
 	Coverage    Coverage    `json:"resolution_coverage"`
@@ -43,13 +44,25 @@ type Score struct {
 	Cost        Cost        `json:"cost"`
 }
 
+// Parameters are the constants that the scorer of a version works with.
+type Parameters struct {
+	SettledSeconds   int64   `json:"settled_after_seconds"`   // age past which claims and predictions count for coverage
+	UndecidedSeconds int64   `json:"undecided_after_seconds"` // age at which a claim that nobody settled is unresolved
+	ClampProbability float64 `json:"clamp_probability"`       // of the log loss, on both ends
+}
+
+var parameters = Parameters{int64(Settled / time.Second), int64(view.UndecidedAfter / time.Second), clampAt}
+
 // Inputs are what the score was computed from.
 type Inputs struct {
 	Seq        ledger.Seq          `json:"seq"`
 	Leaf       string              `json:"leaf"`
 	LedgerTime *string             `json:"ledger_time"` // null before the first record
 	Versions   []projector.Version `json:"versions"`
-	// SHA256 is over the compact JSON of {v, namespace, seq, leaf, versions}.
+	// Outdated are the views of which this build has another version: it is being
+	// built, and the score reads the old one meanwhile.
+	Outdated []string `json:"outdated,omitzero"`
+	// SHA256 is over the compact JSON of {v, parameters, namespace, seq, leaf, versions}.
 	SHA256 string `json:"sha256"`
 }
 
@@ -60,7 +73,7 @@ type Ratio struct {
 	Value       *float64 `json:"value"`
 }
 
-func ratio(num, den int64) Ratio { return Ratio{num, den, divide(float64(num), den)} }
+func (r *Ratio) settle() { r.Value = divide(float64(r.Numerator), r.Denominator) }
 
 // divide is nil for an empty denominator.
 func divide(sum float64, n int64) *float64 {
@@ -96,36 +109,6 @@ type Experiments struct {
 	Observed       int64 `json:"observed"` // of those executed
 }
 
-// Compute scores a namespace; "" is DefaultNamespace. The views must stand at
-// one record, else projector.ErrUneven.
-func Compute(s *projector.State, namespace string) (*Score, error) {
-	if namespace == "" {
-		namespace = DefaultNamespace
-	}
-	l, err := s.Ledger()
-	if err != nil {
-		return nil, fmt.Errorf("score: %w", err)
-	}
-	out := &Score{V: Version, Namespace: namespace}
-	if out.Inputs, err = inputsOf(s, l.Time, namespace); err != nil {
-		return nil, fmt.Errorf("score: %w", err)
-	}
-	c := computer{state: s, namespace: namespace, settled: l.Time.Add(-Settled), score: out}
-	for _, step := range []func() error{c.routing, c.claims, c.predictions, c.experiments, c.shadow, c.queries, c.cost} {
-		if err := step(); err != nil {
-			return nil, fmt.Errorf("score: %w", err)
-		}
-	}
-	return out, nil
-}
-
-type computer struct {
-	state     *projector.State
-	namespace string
-	settled   time.Time // what was recorded before it counts for coverage
-	score     *Score
-}
-
 func inputsOf(s *projector.State, t time.Time, namespace string) (Inputs, error) {
 	seq, leaf, err := s.At()
 	if err != nil {
@@ -136,16 +119,22 @@ func inputsOf(s *projector.State, t time.Time, namespace string) (Inputs, error)
 		text := ledger.FormatTime(t)
 		in.LedgerTime = &text
 	}
+	ours := projector.Versions(view.All())
 	for _, c := range s.Cursors() {
-		in.Versions = append(in.Versions, projector.Version{Projection: c.Projection, Version: c.Version})
+		v := projector.Version{Projection: c.Projection, Version: c.Version}
+		in.Versions = append(in.Versions, v)
+		if !slices.Contains(ours, v) {
+			in.Outdated = append(in.Outdated, c.Projection)
+		}
 	}
 	data, err := json.Marshal(struct {
-		V         int                 `json:"v"`
-		Namespace string              `json:"namespace"`
-		Seq       ledger.Seq          `json:"seq"`
-		Leaf      string              `json:"leaf"`
-		Versions  []projector.Version `json:"versions"`
-	}{Version, namespace, seq, in.Leaf, in.Versions})
+		V          int                 `json:"v"`
+		Parameters Parameters          `json:"parameters"`
+		Namespace  string              `json:"namespace"`
+		Seq        ledger.Seq          `json:"seq"`
+		Leaf       string              `json:"leaf"`
+		Versions   []projector.Version `json:"versions"`
+	}{Version, parameters, namespace, seq, in.Leaf, in.Versions})
 	if err != nil {
 		return Inputs{}, err
 	}
@@ -154,68 +143,52 @@ func inputsOf(s *projector.State, t time.Time, namespace string) (Inputs, error)
 	return in, nil
 }
 
-func (c *computer) routing() error {
-	r := &c.score.Routing
-	var detected int64
-	err := view.ListOpportunities(c.state, c.namespace, func(o *view.Opportunity) error {
-		detected++
-		switch o.RoutedTo {
-		case view.RoutedCausalTool:
-			r.CausalTool++
-		case view.RoutedGraph:
-			r.Graph++
-			if o.Route.SelfReported {
-				r.SelfReported++
-			}
-		case view.RoutedProse:
-			r.Prose++
-		default:
-			r.None++
-		}
-		switch o.Join {
-		case view.JoinExact:
-			r.Exact++
-		case view.JoinEpisode:
-			r.Episode++
-		}
-		return nil
-	})
-	r.Rate = ratio(r.CausalTool+r.Graph, detected)
-	return err
+func (c *computer) routing(o *view.Opportunity) {
+	r := &c.Routing
+	r.Rate.Denominator++
+	switch o.RoutedTo {
+	case view.RoutedCausalTool:
+		r.CausalTool++
+		r.Rate.Numerator++
+	case view.RoutedGraph:
+		r.Graph++
+		r.Rate.Numerator++
+		count(&r.SelfReported, o.Route.SelfReported)
+	case view.RoutedProse:
+		r.Prose++
+	default:
+		r.None++
+	}
+	switch o.Join {
+	case view.JoinExact:
+		r.Exact++
+	case view.JoinEpisode:
+		r.Episode++
+	}
 }
 
-func (c *computer) experiments() error {
-	x := &c.score.Experiments
-	var proposed, executed int64
-	err := view.ListExperiments(c.state, c.namespace, func(e *view.Experiment) error {
-		if e.Proposed == nil {
-			x.Unproposed++
-			return nil
-		}
-		proposed++
-		what, err := view.CheckExecution(c.state, e)
-		if err != nil {
-			return err
-		}
-		switch what {
-		case view.ExecutedNoCall:
-			x.WithoutCall++
-		case view.ExecutedDenied:
-			x.Denied++
-		case view.Executed:
-			if e.Executed.Seq < e.Proposed.Seq {
-				x.BeforeProposal++
-				return nil
-			}
-			executed++
-			if e.Observed != nil {
-				x.Observed++
-			}
-		}
+func (c *computer) experiment(e *view.Experiment) error {
+	x := &c.Experiments
+	if e.Proposed == nil {
+		x.Unproposed++
 		return nil
-	})
-	x.Rate = ratio(executed, proposed)
-	return err
+	}
+	x.Rate.Denominator++
+	what, err := view.CheckExecution(c.state, e)
+	switch {
+	case err != nil:
+		return err
+	case what == view.ExecutedNoCall:
+		x.WithoutCall++
+	case what == view.ExecutedDenied:
+		x.Denied++
+	case what == view.Executed && e.Executed.Seq < e.Proposed.Seq:
+		x.BeforeProposal++
+	case what == view.Executed:
+		x.Rate.Numerator++
+		count(&x.Observed, e.Observed != nil)
+	}
+	return nil
 }
 
 // Encode is the score as one line of JSON, the same bytes for the same ledger.

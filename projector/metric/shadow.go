@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"assay/projector"
 	"assay/projector/view"
 )
 
@@ -47,43 +48,52 @@ type Queries struct {
 	Unlisted        int64 `json:"chosen_off_the_menu"` // of those selected
 }
 
-func (c *computer) shadow() error {
-	s := &c.score.Shadow
-	var claims, with int64
-	err := view.ListShadowCases(c.state, c.namespace, func(sc *view.ShadowCase) error {
-		claims++
-		s.LaterSets += sc.LaterSets
-		if sc.Hypotheses != nil {
-			with++
-			count(&s.Competing, len(sc.Hypotheses.Alternatives) > 1)
-		}
-		switch sc.Join {
-		case view.JoinClaim:
-			s.ByClaim++
-		case view.JoinQuestion:
-			s.ByQuestion++
-		case view.JoinEpisode:
-			s.ByEpisode++
-		}
-		undelivered, other := false, false
-		for _, u := range sc.Evidence {
-			undelivered = undelivered || u.DeliveredSeq == 0
-			other = other || u.SHA256 != nil && u.ContentSeq == 0
-		}
-		count(&s.Undelivered, undelivered)
-		count(&s.OtherContent, other)
-		s.Standing.add(sc.Standing)
-		return nil
-	})
-	if err != nil {
-		return err
+// captured is what a score takes of a claim's capture (view.ShadowCase.Capture).
+type captured struct {
+	with, competing    bool
+	undelivered, other bool
+	join               string
+}
+
+func capture(s *projector.State, sc *view.ShadowCase) (captured, error) {
+	if err := sc.Capture(s); err != nil {
+		return captured{}, err
 	}
-	s.WithAlternatives = ratio(with, claims)
-	return view.ListHypotheses(c.state, c.namespace, func(h *view.HypothesisSet) error {
-		s.Sets++
-		count(&s.OverOne, h.OverOne)
-		return nil
-	})
+	out := captured{with: sc.Hypotheses != nil, join: sc.Join}
+	out.competing = out.with && len(sc.Hypotheses.Alternatives) > 1
+	for _, u := range sc.Evidence {
+		out.undelivered = out.undelivered || u.DeliveredSeq == 0
+		out.other = out.other || u.SHA256 != nil && u.ContentSeq == 0
+	}
+	return out, nil
+}
+
+func (c *computer) shadow(sc *view.ShadowCase) error {
+	was, ok := c.captured[sc.Claim.ClaimID]
+	if !ok {
+		var err error
+		if was, err = capture(c.state, sc); err != nil {
+			return err
+		}
+	}
+	c.captures[sc.Claim.ClaimID] = was
+	s := &c.Shadow
+	s.WithAlternatives.Denominator++
+	s.LaterSets += sc.LaterSets
+	count(&s.WithAlternatives.Numerator, was.with)
+	count(&s.Competing, was.competing)
+	switch was.join {
+	case view.JoinClaim:
+		s.ByClaim++
+	case view.JoinQuestion:
+		s.ByQuestion++
+	case view.JoinEpisode:
+		s.ByEpisode++
+	}
+	count(&s.Undelivered, was.undelivered)
+	count(&s.OtherContent, was.other)
+	s.Standing.add(sc.Standing)
+	return nil
 }
 
 func (n *StandingCount) add(st view.Standing) {
@@ -100,32 +110,26 @@ func (n *StandingCount) add(st view.Standing) {
 	}
 }
 
-func (c *computer) queries() error {
-	q := &c.score.Shadow.Queries
-	var selected, executed int64
-	err := view.ListQueries(c.state, c.namespace, func(v *view.Query) error {
-		if v.Selected == nil {
-			q.Unselected++
-			return nil
-		}
-		selected++
-		count(&q.Unlisted, v.Selected.Unlisted)
-		what, err := view.CheckQuery(c.state, v)
-		if err != nil {
-			return err
-		}
-		switch {
-		case what == view.ExecutedNoCall:
-			q.WithoutCall++
-		case what == view.ExecutedDenied:
-			q.Denied++
-		case what == view.Executed && v.Executed.Seq < v.Selected.Seq:
-			q.BeforeSelection++
-		case what == view.Executed:
-			executed++
-		}
+func (c *computer) query(v *view.Query) error {
+	q := &c.Shadow.Queries
+	if v.Selected == nil {
+		q.Unselected++
 		return nil
-	})
-	q.Rate = ratio(executed, selected)
-	return err
+	}
+	q.Rate.Denominator++
+	count(&q.Unlisted, v.Selected.Unlisted)
+	what, err := view.CheckQuery(c.state, v)
+	switch {
+	case err != nil:
+		return err
+	case what == view.ExecutedNoCall:
+		q.WithoutCall++
+	case what == view.ExecutedDenied:
+		q.Denied++
+	case what == view.Executed && v.Executed.Seq < v.Selected.Seq:
+		q.BeforeSelection++
+	case what == view.Executed:
+		q.Rate.Numerator++
+	}
+	return nil
 }

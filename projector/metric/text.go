@@ -13,7 +13,10 @@ func (s *Score) Text() string {
 		fmt.Fprintf(&b, "%-22s "+format+"\n", append([]any{name}, args...)...)
 	}
 	r, u, c, p := s.Routing, s.Useful, s.Coverage.Claims, s.Coverage.Predictions
-	line("namespace", "%s at record %d", s.Namespace, s.Inputs.Seq)
+	line("namespace", "%s at record %d, by scorer %d", s.Namespace, s.Inputs.Seq, s.V)
+	if len(s.Inputs.Outdated) > 0 {
+		line("REBUILDING", "%s: the score reads an older version of it until the new one is built", strings.Join(s.Inputs.Outdated, ", "))
+	}
 	line("routing rate", "%s (causal tool %d, graph %d, prose %d, none %d; self-reported %d; joined exactly %d, by episode %d)",
 		r.Rate, r.CausalTool, r.Graph, r.Prose, r.None, r.SelfReported, r.Exact, r.Episode)
 	line("useful conclusions", "%d of %d asserted (by prediction %d, by recheck %d; asserted too late %d)",

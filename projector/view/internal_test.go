@@ -18,6 +18,9 @@ func TestKeysAreInjective(t *testing.T) {
 		if (key(a...) == key(b...)) != slices.Equal(a, b) {
 			t.Fatalf("%q and %q", key(a...), key(b...))
 		}
+		if got := unescaper.Replace(key(a[0])); got != a[0] {
+			t.Fatalf("%q is read as %q", a[0], got)
+		}
 		under := len(b) > len(a) && slices.Equal(a, b[:len(a)])
 		if strings.HasPrefix(key(b...), prefix(a...)) != under {
 			t.Fatalf("prefix %q of %q", prefix(a...), key(b...))

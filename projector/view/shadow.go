@@ -196,30 +196,70 @@ func ListShadowCases(s *projector.State, namespace string, fn func(*ShadowCase) 
 
 func shadowCase(s *projector.State, c *Claim) (*ShadowCase, error) {
 	out := &ShadowCase{Claim: *c}
+	if err := out.Capture(s); err != nil {
+		return nil, err
+	}
 	p, err := projector.Load[capture](s, Shadow, key(captureKind, c.Namespace, c.ClaimID))
 	if err != nil {
 		return nil, err
 	}
-	out.Join, out.LaterSets = p.Join, p.LaterSets
+	out.LaterSets = p.LaterSets
+	return out, out.Follow(s)
+}
+
+// LaterSets are ShadowCase.LaterSets of the claims of a page of AllClaims, by
+// claim id, where there are any. One scan finds them: what is kept of a claim's
+// capture has the claim's own key.
+func LaterSets(s *projector.State, claims projector.Page) (map[string]int64, error) {
+	out := make(map[string]int64)
+	page := claims
+	page.Projection = Shadow
+	err := projector.Scan(s.On(page), Shadow, page.Prefix, "", func(k string, c *capture) error {
+		if c.LaterSets > 0 {
+			out[unescaper.Replace(k[len(page.Prefix):])] = c.LaterSets
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Capture fills in what was there when the claim was made: alternatives and
+// evidence. All of it was recorded before, and the first record of each counts,
+// so that it never changes again.
+func (sc *ShadowCase) Capture(s *projector.State) error {
+	s, c := s.Settled(), &sc.Claim
+	p, err := projector.Load[capture](s, Shadow, key(captureKind, c.Namespace, c.ClaimID))
+	if err != nil {
+		return err
+	}
+	sc.Join = p.Join
 	if p.SetID != "" {
-		if out.Hypotheses, err = projector.Load[HypothesisSet](s, Shadow, key(setKind, c.Namespace, p.SetID)); err != nil {
-			return nil, err
+		if sc.Hypotheses, err = projector.Load[HypothesisSet](s, Shadow, key(setKind, c.Namespace, p.SetID)); err != nil {
+			return err
 		}
 	}
-	if out.Evidence, err = EvidenceOf(s, c); err != nil {
-		return nil, err
+	sc.Evidence, err = EvidenceOf(s, c)
+	return err
+}
+
+// Follow fills in what happened since, but for LaterSets.
+func (sc *ShadowCase) Follow(s *projector.State) (err error) {
+	c := &sc.Claim
+	if sc.Predictions, err = promisesOf(s, c); err != nil {
+		return err
 	}
-	if out.Predictions, err = promisesOf(s, c); err != nil {
-		return nil, err
+	if c.Rechecks > 0 {
+		if sc.Rechecks, err = collect[Recheck](s, recheckKind, c); err != nil {
+			return err
+		}
 	}
-	if out.Rechecks, err = collect[Recheck](s, recheckKind, c); err != nil {
-		return nil, err
+	if c.Outcomes > 0 {
+		if sc.Outcomes, err = collect[Outcome](s, outcomeKind, c); err != nil {
+			return err
+		}
 	}
-	if out.Outcomes, err = collect[Outcome](s, outcomeKind, c); err != nil {
-		return nil, err
-	}
-	out.Standing, err = standingOf(s, c, out.Predictions, out.Rechecks)
-	return out, err
+	sc.Standing, err = standingOf(s, c, sc.Predictions, sc.Rechecks)
+	return err
 }
 
 // promisesOf are the predictions made on a claim, but for those whose id another

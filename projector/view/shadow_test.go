@@ -188,3 +188,45 @@ func TestEvidenceOfAClaim(t *testing.T) {
 		}
 	})
 }
+
+// TestLaterSetsByPage: what one scan of a page finds is what each case says.
+func TestLaterSetsByPage(t *testing.T) {
+	l := ledgertest.New()
+	const claims = 500
+	want := make(map[string]int64)
+	for i := range claims {
+		id := fmt.Sprintf("claim-%d", i)
+		l.Put("agent/piper", "production", &events.ClaimRecorded{ClaimID: id, Status: "hypothesis"})
+		for n := range i % 3 {
+			want[id]++
+			l.Put("agent/piper", "production", &events.HypothesesRecorded{SetID: fmt.Sprintf("set-%d-%d", i, n), ClaimID: &id})
+		}
+	}
+	fold(t, l, func(s *projector.State) {
+		pages, err := view.AllClaims.Pages(s, "production")
+		if err != nil || len(pages) < 4 {
+			t.Fatalf("%d pages, %v", len(pages), err)
+		}
+		listed := 0
+		for _, page := range pages {
+			later, err := view.LaterSets(s, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = view.ListShadowCases(s.On(page), "production", func(sc *view.ShadowCase) error {
+				listed++
+				if n := later[sc.Claim.ClaimID]; n != sc.LaterSets || n != want[sc.Claim.ClaimID] {
+					t.Errorf("%s: %d on its page, %d by itself, want %d", sc.Claim.ClaimID, n, sc.LaterSets, want[sc.Claim.ClaimID])
+				}
+				delete(later, sc.Claim.ClaimID)
+				return nil
+			})
+			if err != nil || len(later) > 0 {
+				t.Errorf("page %q has %v of other pages, %v", page.From, later, err)
+			}
+		}
+		if listed != claims {
+			t.Errorf("the pages have %d claims of %d", listed, claims)
+		}
+	})
+}

@@ -218,9 +218,19 @@ func ListPrices(s *projector.State, fn func(*Price) error) error {
 // without one, by the agent's, and of the calls that name one message only the
 // first, the dispatcher's before the agent's.
 func ListUsage(s *projector.State, namespace string, fn func(*Spent) error) error {
-	if err := list(s, Usages, fn, usageKind, namespace); err != nil {
+	if err := ListTold(s, namespace, fn); err != nil {
 		return err
 	}
+	return ListUntold(s, namespace, fn)
+}
+
+// ListTold is the part of ListUsage that usage.recorded tells.
+func ListTold(s *projector.State, namespace string, fn func(*Spent) error) error {
+	return list(s, Usages, fn, usageKind, namespace)
+}
+
+// ListUntold is the other part: the tool calls that none of them names.
+func ListUntold(s *projector.State, namespace string, fn func(*Spent) error) error {
 	told, err := hasUsage(s, namespace)
 	if err != nil {
 		return err

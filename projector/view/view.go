@@ -108,7 +108,10 @@ func key(parts ...string) string {
 }
 
 // escaper keeps the separator out of the parts.
-var escaper = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02")
+var (
+	escaper   = strings.NewReplacer("\x00", "\x01\x01", "\x01", "\x01\x02")
+	unescaper = strings.NewReplacer("\x01\x01", "\x00", "\x01\x02", "\x01")
+)
 
 // prefix is the start of every key that begins with the parts.
 func prefix(parts ...string) string { return key(parts...) + "\x00" }
@@ -220,6 +223,27 @@ func find[T any](s *projector.State, projection, kind, id string) ([]T, error) {
 		out = append(out, *t)
 	}
 	return out, nil
+}
+
+// Listing is what a function such as ListClaims goes through.
+type Listing struct{ projection, kind string }
+
+// The listings that scores go through.
+var (
+	AllClaims        = Listing{Claims, claimKind}
+	AllExperiments   = Listing{Experiments, experimentKind}
+	AllHypotheses    = Listing{Shadow, setKind}
+	AllOpportunities = Listing{Opportunities, opportunityKind}
+	AllPredictions   = Listing{Predictions, predictionKind}
+	AllQueries       = Listing{Queries, queryKind}
+	AllTold          = Listing{Usages, usageKind}
+	AllToolCalls     = Listing{ToolCalls, callKind}
+)
+
+// Pages cuts a namespace's listing. The List function of projector.State.On sees
+// one page.
+func (l Listing) Pages(s *projector.State, namespace string) ([]projector.Page, error) {
+	return s.Pages(l.projection, prefix(l.kind, namespace))
 }
 
 // list calls fn for the values of a kind whose keys start with the parts.

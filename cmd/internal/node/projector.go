@@ -34,6 +34,7 @@ type Projector struct {
 	nc     *nats.Conn
 	done   chan struct{}
 	err    error
+	scorer metric.Scorer
 
 	mu     sync.Mutex // guards what follows, which is made anew when the store failed
 	runner *projector.Runner
@@ -180,7 +181,7 @@ func (p *Projector) routes(mux *http.ServeMux) {
 	handle(mux, "GET /digest", func(*http.Request) (any, error) { return p.Runner().Digest() })
 	handle(mux, "GET /score", func(r *http.Request) (out any, err error) {
 		err = p.Runner().View(func(s *projector.State) error {
-			out, err = metric.Compute(s, r.FormValue("namespace"))
+			out, err = p.scorer.Score(s, r.FormValue("namespace"))
 			return err
 		})
 		return out, err
@@ -233,16 +234,7 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		}
 		return out, err
 	})
-	handle(mux, "POST /snapshot", func(r *http.Request) (any, error) {
-		path, m, err := p.Runner().Snapshot(r.Context(), p.cfg.Dir.Snapshots())
-		if err != nil {
-			return nil, err
-		}
-		return struct {
-			Path string `json:"path"`
-			projector.Manifest
-		}{path, m}, nil
-	})
+	(&snapshots{p: p}).routes(mux)
 }
 
 // ErrNoViews means that no projector ever ran on the directory.

@@ -1,0 +1,234 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"assay/events"
+	"assay/ledger"
+	"assay/projector"
+	"assay/projector/metric"
+	"assay/projector/view"
+)
+
+// SnapshotResult is a snapshot's place and manifest.
+type SnapshotResult struct {
+	Path string `json:"path"`
+	projector.Manifest
+}
+
+// snapshots writes and prunes the snapshots of a running projector, one at a
+// time.
+type snapshots struct {
+	mu sync.Mutex
+	p  *Projector
+}
+
+func (s *snapshots) routes(mux *http.ServeMux) {
+	handle(mux, "POST /snapshot", func(r *http.Request) (any, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		path, m, err := s.p.Runner().Snapshot(r.Context(), s.p.cfg.Dir.Snapshots(), metric.Version)
+		return SnapshotResult{path, m}, err
+	})
+	handle(mux, "POST /snapshot/prune", func(r *http.Request) (out any, err error) {
+		keep, err := strconv.Atoi(r.FormValue("keep"))
+		if err != nil {
+			return nil, &httpError{http.StatusBadRequest, fmt.Errorf("keep: %w", err)}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		err = s.p.Runner().View(func(st *projector.State) error {
+			out, err = PruneSnapshots(s.p.cfg.Dir, st, keep, r.FormValue("dry_run") == "true")
+			return err
+		})
+		return out, err
+	})
+}
+
+// PruneSnapshots removes snapshots but for the latest ones and the last of each
+// week that the ledger has closed, as the views say.
+func PruneSnapshots(dir Dir, s *projector.State, keep int, dryRun bool) ([]projector.Pruned, error) {
+	cfg := projector.PruneConfig{Dir: dir.Snapshots(), Keep: keep, DryRun: dryRun}
+	err := view.ListWeeks(s, func(w *view.Week) error {
+		cfg.Spans = append(cfg.Spans, projector.Span{Name: w.Week, Start: w.Start, End: w.End})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return projector.PruneSnapshots(cfg)
+}
+
+// FoldConfig says where to fold the ledger to.
+type FoldConfig struct {
+	Evidence Evidence
+	// Snapshots is the directory of snapshots, of which the nearest is folded on
+	// from; "" begins at record 1.
+	Snapshots string
+	To        ledger.Seq
+	Progress  func(done, total ledger.Seq)
+	Log       zerolog.Logger
+}
+
+// replay is the configuration of a replay by c, and the snapshot that it goes
+// on from; nil when there is none.
+func (c *FoldConfig) replay() (projector.ReplayConfig, *projector.SnapshotInfo, error) {
+	cfg := projector.ReplayConfig{
+		Source: c.Evidence, Projections: view.All(), To: c.To, Logger: c.Log,
+		Progress: func(s projector.Status) {
+			if c.Progress != nil {
+				c.Progress(s.Seq, c.To)
+			}
+		},
+	}
+	if c.Snapshots == "" {
+		return cfg, nil, nil
+	}
+	near, err := nearest(c.Snapshots, c.To)
+	if near != nil {
+		cfg.From = near.Path
+	}
+	return cfg, near, err
+}
+
+// nearest is the last snapshot at or before a record that this build's views can
+// go on from, verified; nil when there is none. They may be another user's.
+func nearest(dir string, to ledger.Seq) (found *projector.SnapshotInfo, err error) {
+	list, err := projector.ListSnapshots(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ours := projector.Versions(view.All())
+	for _, s := range list {
+		if s.Problem == "" && s.Manifest.Seq <= to && slices.Equal(s.Manifest.Versions, ours) {
+			found = &s
+		}
+	}
+	if found == nil {
+		return nil, nil
+	}
+	if _, err := projector.VerifySnapshot(found.Path); err != nil {
+		return nil, fmt.Errorf("%w; --replay begins at record 1 instead", err)
+	}
+	return found, nil
+}
+
+// ScoreAt computes the score as of a record, by this build's scorer. It says
+// which snapshot it went on from; nil for record 1.
+func ScoreAt(ctx context.Context, c FoldConfig, namespace string) (score *metric.Score, from *projector.SnapshotInfo, err error) {
+	cfg, from, err := c.replay()
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Inspect = func(s *projector.State) (err error) {
+		score, err = metric.Compute(s, namespace)
+		return err
+	}
+	err = projector.Fold(ctx, cfg)
+	return score, from, err
+}
+
+// CompareScores scores at c.To, then after every step-th record up to to, and
+// says which records changed which figure.
+func CompareScores(ctx context.Context, c FoldConfig, to ledger.Seq, step int, namespace string) (*metric.Comparison, error) {
+	cfg, _, err := c.replay()
+	if err != nil {
+		return nil, err
+	}
+	types, err := RecordTypes(ctx, c.Evidence, c.To+1, to)
+	if err != nil {
+		return nil, err
+	}
+	out := metric.NewComparison(step, types)
+	var scorer metric.Scorer
+	cfg.Inspect = func(s *projector.State) error {
+		score, err := scorer.Score(s, namespace)
+		if err != nil {
+			return err
+		}
+		if c.Progress != nil {
+			c.Progress(score.Inputs.Seq, to)
+		}
+		return out.Add(score)
+	}
+	return out, projector.Walk(ctx, cfg, to, step)
+}
+
+// RecordTypes are the types of the records from from to to, in order; "" for a
+// foreign message.
+func RecordTypes(ctx context.Context, e Evidence, from, to ledger.Seq) (types []string, err error) {
+	if from > to {
+		return nil, nil
+	}
+	err = e.Read(ctx, from, to, func(_ ledger.Seq, body []byte) error {
+		types = append(types, typeOf(body))
+		return nil
+	})
+	return types, err
+}
+
+func typeOf(body []byte) string {
+	r, err := ledger.ParseRecord(body)
+	if err != nil {
+		return ""
+	}
+	ev, err := events.DecodeEnvelope(r.Event)
+	if err != nil {
+		return ""
+	}
+	return ev.Type
+}
+
+// ErrTooEarly means that the ledger holds no record of a time or before it.
+var ErrTooEarly = errors.New("no record is as old")
+
+// SeqAt is the last record that was written while ledger time was t or before.
+func SeqAt(ctx context.Context, e Evidence, t time.Time) (ledger.Seq, error) {
+	last, err := e.Head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var found ledger.Seq
+	errLater := errors.New("later")
+	if last > 0 {
+		err = e.Read(ctx, 1, last, func(seq ledger.Seq, body []byte) error {
+			if r, err := ledger.ParseRecord(body); err == nil && r.RecordedAt.After(t) {
+				return errLater
+			}
+			found = seq
+			return nil
+		})
+	}
+	if err != nil && !errors.Is(err, errLater) {
+		return 0, err
+	}
+	if found == 0 {
+		return 0, fmt.Errorf("%w as %s", ErrTooEarly, ledger.FormatTime(t))
+	}
+	return found, nil
+}
+
+// SeqOfWeek is the record that closed a week; ErrNoWeek when none did.
+func SeqOfWeek(ctx context.Context, e Evidence, week string) (ledger.Seq, error) {
+	f := weekFinder{week: week}
+	if err := f.scan(ctx, e); err != nil {
+		return 0, err
+	}
+	if f.closed == 0 {
+		return 0, fmt.Errorf("%w: %s", ErrNoWeek, week)
+	}
+	return f.closed, nil
+}

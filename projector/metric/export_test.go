@@ -1,0 +1,4 @@
+package metric
+
+// Read is how many pages the last Score went through.
+func Read(m *Scorer) int { return m.read }

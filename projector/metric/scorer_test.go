@@ -1,0 +1,256 @@
+package metric_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"assay/events"
+	"assay/internal/kv"
+	"assay/internal/kv/kvtest"
+	"assay/projector"
+	"assay/projector/ledgertest"
+	"assay/projector/metric"
+	"assay/projector/view"
+)
+
+// TestScorerIsCompute: however often a scorer was asked and whatever happened
+// meanwhile, its score is the one that is computed afresh, to the byte.
+func TestScorerIsCompute(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
+		l := ledgertest.New()
+		db, err := kv.Open("views", kv.Options{FS: kvtest.NewDisk().FS()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		r, err := projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: rapid.IntRange(1, 300).Draw(t, "every")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var scorer metric.Scorer
+		for range rapid.IntRange(2, 8).Draw(t, "rounds") {
+			l.Mix(rng, rapid.IntRange(1, 400).Draw(t, "records"))
+			if rapid.Bool().Draw(t, "later") { // to where something falls due, now and then
+				due := ledgertest.Start.Add(metric.Settled + time.Duration(rapid.IntRange(0, 2000).Draw(t, "seconds"))*time.Second)
+				if d := due.Sub(l.Now()); d > 0 {
+					l.Advance(d)
+				} else {
+					l.Advance(3 * day)
+				}
+			}
+			if err := r.CatchUp(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			namespace := rapid.SampledFrom([]string{"", "canary", "nosuch"}).Draw(t, "namespace")
+			err := r.View(func(s *projector.State) error {
+				got, err := scorer.Score(s, namespace)
+				if err != nil {
+					return err
+				}
+				want, err := metric.Compute(s, namespace)
+				if err != nil {
+					return err
+				}
+				checkSame(t, got, want)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func checkSame(t rapid.TB, got, want *metric.Score) {
+	t.Helper()
+	a, err := got.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := want.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a, b) {
+		names, _ := metric.Differences(a, b)
+		t.Fatalf("%v differ:\n%s\nwant\n%s", names, a, b)
+	}
+}
+
+// TestScorerReadsWhatChanged: over a long ledger, a few records more make few
+// pages be gone through again, and the score is the one that is computed afresh
+// all the same: nothing that a page rests on is overlooked.
+func TestScorerReadsWhatChanged(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	l := ledgertest.New()
+	l.Mix(rng, 8000)
+	db, err := kv.Open("views", kv.Options{FS: kvtest.NewDisk().FS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	r, err := projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scorer metric.Scorer
+	check := func() (pages int) {
+		t.Helper()
+		if err := r.CatchUp(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		err := r.View(func(s *projector.State) error {
+			got, err := scorer.Score(s, "")
+			if err != nil {
+				return err
+			}
+			want, err := metric.Compute(s, "")
+			if err == nil {
+				checkSame(t, got, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return metric.Read(&scorer)
+	}
+	all := check()
+	if again := check(); again != 0 || all < 80 {
+		t.Errorf("%d pages at first, then %d", all, again)
+	}
+	sum := 0
+	const rounds = 60
+	for range rounds {
+		l.Mix(rng, 1+rng.IntN(3))
+		sum += check()
+	}
+	if mean := sum / rounds; mean == 0 || mean > all/10 {
+		t.Errorf("after two records or so %d pages of %d are gone through", mean, all)
+	}
+	// What rests on values of other kinds, or of other views.
+	var later []func()
+	err = r.View(func(s *projector.State) error {
+		err := view.ListPredictions(s, prod, func(p *view.Prediction) error {
+			if p.Resolution == nil && p.ClaimID != nil {
+				later = append(later, func() { l.Put(resolver, prod, resolved(p.PredID, "confirmed", 1)) })
+			}
+			return nil
+		})
+		return errors.Join(err, view.ListExperiments(s, prod, func(e *view.Experiment) error {
+			if e.Proposed != nil && e.Executed == nil {
+				later = append(later, func() {
+					call := "late-" + e.ExpID
+					l.Put(dispatcher, prod, &events.ExperimentExecuted{ExpID: e.ExpID, ToolCallID: call})
+					check()
+					l.Put(dispatcher, prod, &events.ToolCalled{ToolCallID: call, Tool: "bash", Status: "ok"})
+				})
+			}
+			return nil
+		}), view.ListToolCalls(s, prod, func(c *view.ToolCall) error {
+			if c.Observed == nil && c.SelfReported.MessageID != nil {
+				later = append(later, func() {
+					l.Put(dispatcher, prod, &events.ToolCalled{ToolCallID: "other-" + c.ToolCallID, Tool: "bash", Status: "ok", MessageID: c.SelfReported.MessageID})
+				})
+			}
+			return nil
+		}), view.ListClaims(s, prod, func(c *view.Claim) error {
+			if c.Rechecks == 0 && c.Status == view.StatusAsserted {
+				later = append(later, func() {
+					l.Put(operator, prod, &events.FixRechecked{ClaimID: c.ClaimID, Result: view.RecheckHeld, Source: "telemetry", Direct: true})
+				})
+			}
+			return nil
+		}))
+	})
+	if err != nil || len(later) < 100 {
+		t.Fatalf("%d things to happen, %v", len(later), err)
+	}
+	rng.Shuffle(len(later), func(i, j int) { later[i], later[j] = later[j], later[i] })
+	for _, happen := range later[:60] {
+		happen()
+		check()
+	}
+	l.Advance(metric.Settled - 4000*time.Second) // half of them grow old
+	l.Mix(rng, 1)
+	if pages := check(); pages < all/8 {
+		t.Errorf("when claims grow old %d pages of %d are gone through", pages, all)
+	}
+}
+
+// older is a projection of the build before.
+type older struct{ projector.Projection }
+
+func (o older) Version() int { return o.Projection.Version() - 1 }
+
+// TestScoreDuringRebuild: while a view is built anew the score is of the old
+// one, whole, and says so.
+func TestScoreDuringRebuild(t *testing.T) {
+	l := ledgertest.New()
+	l.Mix(rand.New(rand.NewPCG(1, 2)), 600)
+	db, err := kv.Open("views", kv.Options{FS: kvtest.NewDisk().FS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	before := view.All()
+	for i, p := range before {
+		if p.Name() == view.Claims || p.Name() == view.Predictions {
+			before[i] = older{p}
+		}
+	}
+	var scorer metric.Scorer
+	var r *projector.Runner
+	score := func() (s *metric.Score) {
+		t.Helper()
+		err := r.View(func(st *projector.State) (err error) {
+			if s, err = scorer.Score(st, ""); err != nil {
+				return err
+			}
+			want, err := metric.Compute(st, "")
+			if err == nil {
+				checkSame(t, s, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if r, err = projector.NewRunner(projector.Config{DB: db, Source: l, Projections: before}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CatchUp(t.Context(), 500); err != nil {
+		t.Fatal(err)
+	}
+	old, looked := score(), 0
+	r, err = projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: 50,
+		Progress: func(st projector.Status) {
+			if len(st.Rebuilding) > 0 {
+				looked++
+				if got := score(); fmt.Sprint(got.Inputs.Outdated) != "[claims predictions]" || got.Inputs.Seq != 500 || !strings.Contains(got.Text(), "REBUILDING") {
+					t.Errorf("at %d: %+v", st.Seq, got.Inputs)
+				} else {
+					checkSame(t, got, old)
+				}
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CatchUp(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := score(); looked != 9 || len(got.Inputs.Outdated) != 0 || got.Inputs.Seq <= 500 {
+		t.Errorf("looked %d times, then %+v", looked, got.Inputs)
+	}
+}
