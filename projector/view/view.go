@@ -35,6 +35,7 @@ const (
 	Episodes      = "episodes"
 	Experiments   = "experiments"
 	IDs           = "ids"
+	Imports       = "imports"
 	Opportunities = "opportunities"
 	Predictions   = "predictions"
 	Queries       = "queries"
@@ -64,8 +65,8 @@ var ErrRole = errors.New("role may not write this type")
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		blobs{}, canaries{}, claims{}, episodes{}, experiments{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
-		scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
+		blobs{}, canaries{}, claims{}, episodes{}, experiments{}, ids{}, imports{}, opportunities{}, predictions{}, queries{},
+		rejections{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
 
