@@ -5,6 +5,10 @@ import (
 	"assay/projector"
 )
 
+// PromisesOf are the predictions made on a claim with what became of each, but for
+// those whose id another prediction had first.
+func PromisesOf(s *projector.State, c *Claim) ([]Prediction, error) { return promisesOf(s, c) }
+
 // RevisionsOf are the changes of a claim's status, in order.
 func RevisionsOf(s *projector.State, c *Claim) ([]Revision, error) {
 	if c.Revisions == 0 {
@@ -46,15 +50,8 @@ func (c *Claim) StatusBefore(seq ledger.Seq, revisions []Revision) string {
 // what it answers, or is of its episode; nil when there is none.
 func HypothesesBefore(s *projector.State, c *Claim) (*HypothesisSet, error) {
 	p, err := projector.Load[capture](s, Shadow, key(captureKind, c.Namespace, c.ClaimID))
-	if err != nil {
+	if err != nil || p.SetID == "" {
 		return nil, err
-	}
-	return p.hypotheses(s, c)
-}
-
-func (p *capture) hypotheses(s *projector.State, c *Claim) (*HypothesisSet, error) {
-	if p.SetID == "" {
-		return nil, nil
 	}
 	return projector.Load[HypothesisSet](s, Shadow, key(setKind, c.Namespace, p.SetID))
 }

@@ -201,13 +201,15 @@ func shadowCase(s *projector.State, c *Claim) (*ShadowCase, error) {
 		return nil, err
 	}
 	out.Join, out.LaterSets = p.Join, p.LaterSets
-	if out.Hypotheses, err = p.hypotheses(s, c); err != nil {
-		return nil, err
+	if p.SetID != "" {
+		if out.Hypotheses, err = projector.Load[HypothesisSet](s, Shadow, key(setKind, c.Namespace, p.SetID)); err != nil {
+			return nil, err
+		}
 	}
 	if out.Evidence, err = EvidenceOf(s, c); err != nil {
 		return nil, err
 	}
-	if out.Predictions, err = PromisesOf(s, c); err != nil {
+	if out.Predictions, err = promisesOf(s, c); err != nil {
 		return nil, err
 	}
 	if out.Rechecks, err = collect[Recheck](s, recheckKind, c); err != nil {
@@ -220,9 +222,9 @@ func shadowCase(s *projector.State, c *Claim) (*ShadowCase, error) {
 	return out, err
 }
 
-// PromisesOf are the predictions made on a claim, but for those whose id another
+// promisesOf are the predictions made on a claim, but for those whose id another
 // prediction had first.
-func PromisesOf(s *projector.State, c *Claim) (out []Prediction, err error) {
+func promisesOf(s *projector.State, c *Claim) (out []Prediction, err error) {
 	if c.Predictions == 0 {
 		return nil, nil
 	}

@@ -53,7 +53,7 @@ const UndecidedAfter = 7 * 24 * time.Hour
 // StandingOf says where a claim stands.
 func StandingOf(s *projector.State, c *Claim) (st Standing, err error) {
 	var promises []Prediction
-	if promises, err = PromisesOf(s, c); err != nil {
+	if promises, err = promisesOf(s, c); err != nil {
 		return st, err
 	}
 	var rechecks []Recheck
