@@ -14,7 +14,7 @@ import (
 )
 
 type listCmd struct {
-	Kind      string `arg:"" help:"abductions, audits, blobs, canaries, claims, episodes, experiments, hypotheses, opportunities, orphans, parked, predictions, queries, rejections, scans, sequences, shadow, skews, tool_calls or weeks."`
+	Kind      string `arg:"" help:"audits, blobs, canaries, claims, episodes, experiments, hypotheses, opportunities, orphans, parked, predictions, queries, rejections, scans, sequences, shadow, skews, tool_calls or weeks."`
 	Namespace string `help:"Namespace to list." default:"production"`
 	Limit     int    `help:"List at most this many." default:"1000"`
 }
