@@ -72,7 +72,7 @@ var usageMetrics = []Metric{
 		Numerator:   "latency of calls of a causal tool that the dispatcher saw, failed ones included",
 		Denominator: "such calls with a known latency",
 		Kind:        Guardrail, Form: FormP95, Unit: "ms", Per: 1000,
-		Exclusions: imported + "; calls of other tools; calls that were denied, or that only the agent told of",
+		Exclusions: imported + "; calls that were denied, or that only the agent told of",
 		Missing:    leftOut,
 		Source:     "C9 Proposal details, P1",
 		count: func(p *pass) error {
@@ -80,7 +80,7 @@ var usageMetrics = []Metric{
 				it.group = ""
 				switch {
 				case !c.IsCausal():
-					return it.exclude("not causal")
+					return nil
 				case t.Observed == nil:
 					return it.exclude("self-reported")
 				}
