@@ -293,6 +293,43 @@ var byHand = []struct {
 		want: "0 (0) not asserted then 1", rows: "10e c2",
 	},
 	{
+		// What an operator reported confirms nothing, what telemetry amended it to does.
+		metric: "useful_conclusions", name: "a report, and then telemetry",
+		build: func(b book) {
+			for _, id := range []string{"1", "2"} {
+				b.claim("c"+id, "asserted")
+				at := b.Put(piper, prod, prediction("p"+id, "c"+id, 0.8))
+				d := resolved("p"+id, "confirmed", at)
+				d.Resolver.Kind = "operator"
+				ruling := b.NextID()
+				b.Put(resolver, prod, d)
+				if id == "2" {
+					b.Put(resolver, prod, &events.PredictionResolutionAmended{
+						PredID: "p2", Supersedes: ruling, Cause: "late_telemetry", Verdict: "confirmed", Foreknowledge: "none", Scorable: true,
+					})
+				}
+			}
+		},
+		want: "1 (1)", rows: "7n c2",
+	},
+	{
+		// c1 was asserted after the record at which its outcome was decided, though before
+		// the verdict. c2's recheck held and later did not; c3's held after it had not.
+		metric: "useful_conclusions", name: "what was known, and what did not last",
+		build: func(b book) {
+			b.claim("c1", "hypothesis")
+			cut := b.promise("p1", "c1", 0.8, "") // 2
+			b.revise("c1", "hypothesis", "asserted")
+			b.Put(resolver, prod, resolved("p1", "confirmed", cut)) // 4
+			for _, c := range []struct{ id, first, last string }{{"c2", "confirmed", "not_confirmed"}, {"c3", "not_confirmed", "confirmed"}} {
+				b.claim(c.id, "asserted")
+				b.recheck(c.id, c.first)
+				b.recheck(c.id, c.last)
+			}
+		},
+		want: "1 (1) not asserted then 1 refuted 1", rows: "4e c1, 6e c2, 10n c3",
+	},
+	{
 		// One useful conclusion for four opportunities: 25 for a hundred.
 		metric: "useful_per_100_opportunities",
 		build: func(b book) {
@@ -583,6 +620,16 @@ var byHand = []struct {
 		// t1 and t3 are causal calls that the dispatcher saw; 95 % of two are two: 70 ms.
 		metric: "causal_query_p95", build: calls, want: "70 (80000/2) denied 1 imported 1 self-reported 1",
 		rows: "1n t1=10000, 4n t3=70000, 5e t4, 6e t5, 7e t6",
+	},
+	{
+		// 95 % of 31 calls are 29.45: the thirtieth is the first that so many do not exceed.
+		metric: "causal_query_p95", name: "of thirty-one",
+		build: func(b book) {
+			for i := range 31 {
+				b.call(fmt.Sprint("t", i), "causal", "", latency(float64((i*7)%31+1)))
+			}
+		},
+		want: "30 (496000/31)",
 	},
 	{
 		// Five calls, denied ones included; the dispatcher told of all but t5.

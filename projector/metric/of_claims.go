@@ -263,7 +263,7 @@ func (p *pass) followRechecks(c *view.Claim, f *past) error {
 		switch {
 		case r.Result != view.RecheckHeld && i == len(rechecks)-1:
 			keepFirst(&f.refuted, w)
-		case r.Result == view.RecheckHeld && r.Principal != c.Principal:
+		case r.Result == view.RecheckHeld:
 			keepFirst(&f.confirmed, w)
 		}
 	}
