@@ -197,18 +197,6 @@ var byHand = []struct {
 		want: "2 (2)", rows: "2n e, 4n f",
 	},
 	{
-		// a1 was completed, a2 failed, a3 has not ended.
-		metric: "abductions_completed",
-		build: func(b book) {
-			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a1", Mode: ptr("full")})
-			b.Put(piper, prod, &events.AbductionCompleted{AbductionID: "a1"})
-			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a2", Mode: ptr("full")})
-			b.Put(piper, prod, &events.AbductionFailed{AbductionID: "a2", Code: "budget"})
-			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a3"})
-		},
-		want: "0.333333 (1/3)", rows: "1d a1, 2n a1, 3d a2, 5d a3", groups: "full 0.5 (1/2); unknown 0 (0/1)",
-	},
-	{
 		// In e the first repair is record 5: before it there were h1 and h2, and c9; h2
 		// again and h3 come too late or are known. f had no repair, and a denied one is
 		// none. So 3 causes for 1 incident.

@@ -69,24 +69,6 @@ var opportunityMetrics = []Metric{
 		},
 	},
 	{
-		Name:        "abductions_completed",
-		Question:    "Does the abduction module come to a result when it is entered?",
-		Numerator:   "of those, abductions that were completed",
-		Denominator: "abductions that were started, by the agent's word",
-		Groups:      "mode",
-		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Missing: "an abduction without an end stays in the denominator",
-		Source:  "C8 8.2",
-		count: func(p *pass) error {
-			return p.abductions(func(it item, a *view.Abduction) error {
-				if err := it.denominator(); err != nil || a.Ended == nil || !a.Ended.Completed {
-					return err
-				}
-				return it.numerator(ref{a.Ended.Seq, events.TypeAbductionCompleted})
-			})
-		},
-	},
-	{
 		Name:        "competitors_before_first_fix",
 		Question:    "How many causes were on the table when the first repair was made?",
 		Numerator:   "different alternatives and competing claims that the episode had recorded before its first repair",
@@ -112,21 +94,6 @@ func (p *pass) opportunities(fn func(item, *view.Opportunity) error) error {
 
 func routed(o *view.Opportunity) bool {
 	return o.RoutedTo == view.RoutedCausalTool || o.RoutedTo == view.RoutedGraph
-}
-
-// abductions takes up each abduction, with its mode as group.
-func (p *pass) abductions(fn func(item, *view.Abduction) error) error {
-	return view.ListAbductions(p.state, p.namespace, func(a *view.Abduction) error {
-		mode := "unknown"
-		if a.Mode != nil {
-			mode = *a.Mode
-		}
-		it, ok, err := p.item(a.AbductionID, mode, events.TypeAbductionStarted, a.Seq)
-		if !ok {
-			return err
-		}
-		return fn(it, a)
-	})
 }
 
 // incidents takes up each incident by the first opportunity that makes its episode

@@ -14,7 +14,7 @@ var ErrKind = errors.New("unknown kind")
 // Kinds are what List can list.
 func Kinds() []string {
 	return []string{
-		"abductions", "audits", "blobs", "canaries", "claims", "episodes", "experiments", "hypotheses", "opportunities", "orphans", "parked",
+		"audits", "blobs", "canaries", "claims", "episodes", "experiments", "hypotheses", "opportunities", "orphans", "parked",
 		"predictions", "prices", "queries", "rejections", "scans", "sequences", "shadow", "skews", "tool_calls", "usage", "weeks",
 	}
 }
@@ -24,8 +24,6 @@ func Kinds() []string {
 // parked records, prices and weeks are those of every namespace: they have none.
 func List(s *projector.State, kind, namespace string, fn func(any) error) error {
 	switch kind {
-	case "abductions":
-		return ListAbductions(s, namespace, func(v *Abduction) error { return fn(v) })
 	case "audits":
 		return ListAudits(s, namespace, func(v *Audit) error { return fn(v) })
 	case "canaries":
@@ -75,7 +73,7 @@ func List(s *projector.State, kind, namespace string, fn func(any) error) error 
 // listOrphans merges the projections' orphans by record.
 func listOrphans(s *projector.State, namespace string, fn func(any) error) error {
 	var all []Orphan
-	for _, p := range []string{Abductions, Canaries, Claims, Experiments, Predictions, Queries} {
+	for _, p := range []string{Canaries, Claims, Experiments, Predictions, Queries} {
 		err := Orphans(s, p, namespace, func(o *Orphan) error {
 			all = append(all, *o)
 			return nil

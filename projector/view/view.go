@@ -29,7 +29,6 @@ import (
 
 // Names of the projections.
 const (
-	Abductions    = "abductions"
 	Blobs         = "blobs"
 	Canaries      = "canaries"
 	Claims        = "claims"
@@ -66,7 +65,7 @@ var ErrRole = errors.New("role may not write this type")
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		abductions{}, blobs{}, canaries{}, claims{}, episodes{}, experiments{}, ids{}, imports{}, opportunities{}, predictions{}, queries{},
+		blobs{}, canaries{}, claims{}, episodes{}, experiments{}, ids{}, imports{}, opportunities{}, predictions{}, queries{},
 		rejections{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
