@@ -53,8 +53,11 @@ type Metric struct {
 	Per         int64  `json:"per"`   // counts are in 1/Per of the unit
 	Times       int64  `json:"times"` // the value is for so many of the denominator
 	Whole       bool   `json:"whole"` // a single unknown part makes the value unknown
-	Interval    Method `json:"interval"`
-	Source      string `json:"source"` // section of the requirements
+	// Detected says that it rests on what the detector found: where its recall is
+	// known to be under 0.8 the value carries that caveat.
+	Detected bool   `json:"detected"`
+	Interval Method `json:"interval"`
+	Source   string `json:"source"` // section of the requirements
 
 	count func(*pass) error
 }
@@ -82,7 +85,7 @@ const (
 // counts, what was imported is no live behaviour, and no denominator depends on what
 // the agent's router did.
 func Catalogue() []Metric {
-	rows := [][]Metric{opportunityMetrics, claimMetrics, predictionMetrics, experimentMetrics, usageMetrics}
+	rows := [][]Metric{opportunityMetrics, labelMetrics, claimMetrics, predictionMetrics, experimentMetrics, beliefMetrics, findingMetrics, usageMetrics}
 	var all []Metric
 	for _, part := range rows {
 		for _, m := range part {

@@ -116,6 +116,11 @@ func Explain(s *projector.State, name, namespace string, o Options, fn func(Reco
 	if err := m.count(p); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+	if m.Detected {
+		if p.why, err = p.caveat(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	out.Number, out.Why, out.Groups = m.number(&p.all), p.why, []Group{}
 	for _, g := range slices.Sorted(maps.Keys(p.groups)) {
 		out.Groups = append(out.Groups, Group{g, m.number(p.groups[g])})

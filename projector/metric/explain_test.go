@@ -125,6 +125,17 @@ func (b book) price(model string, perMTok float64) ledger.Seq {
 	})
 }
 
+// eligible is a rater's word on whether there was an opportunity.
+func (b book) eligible(kind, id, rater string, blind bool, is *bool) ledger.Seq {
+	return b.Put(operator, prod, &events.OpportunityLabelled{Kind: kind, ID: id, Rater: rater, Blind: blind, RubricVersion: "1", Eligible: is})
+}
+
+func (b book) audit(kind, id, rater string, change func(*events.AuditLabelled)) ledger.Seq {
+	d := &events.AuditLabelled{Kind: kind, ID: id, Rater: rater, Blind: true, RubricVersion: "1"}
+	change(d)
+	return b.Put(operator, prod, d)
+}
+
 func imported(d *events.ToolCalled) { d.Context = importedContext }
 
 func latency(ms float64) func(*events.ToolCalled) {
@@ -195,6 +206,19 @@ var byHand = []struct {
 			b.opportunity("o6", "root_cause", "")
 		},
 		want: "2 (2)", rows: "2n e, 4n f",
+	},
+	{
+		// a1 was completed, a2 failed, a3 has not ended.
+		metric: "abductions_completed",
+		build: func(b book) {
+			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a1", Mode: ptr("full")})
+			b.Put(piper, prod, &events.AbductionCompleted{AbductionID: "a1"})
+			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a2", Mode: ptr("full")})
+			b.Put(piper, prod, &events.AbductionFailed{AbductionID: "a2", Code: "budget"})
+			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a3"})
+			b.Put(piper, prod, &events.AbductionCompleted{AbductionID: "a4"}) // which was never entered
+		},
+		want: "0.333333 (1/3)", rows: "1d a1, 2n a1, 3d a2, 5d a3", groups: "full 0.5 (1/2); unknown 0 (0/1)",
 	},
 	{
 		// In e the first repair is record 5: before it there were h1 and h2, and c9; h2
@@ -585,6 +609,150 @@ var byHand = []struct {
 		want: "0.5 (1/2) refused 1 running 1", rows: "1d k1, 2n k1, 3d k2, 5e k3, 6e k4",
 	},
 	{
+		// Blind raters call o1 and o5 eligible and o2 not; o3's did not judge blindly, and
+		// o4's differ.
+		metric: "detector_precision", build: detection, want: "0.666667 (2/3) not blind 1 unknown eligibility 1",
+		rows: "3e o3, 4e o4, 1d o1, 9n o1, 2d o2, 5d o5, 11n o5",
+	},
+	{
+		// Of 5 opportunities 3 were labelled, so that o1 and o5 stand for 1.666667 each; of
+		// 16 turns without one 2 were, so that n1, which is eligible, stands for 8. That is
+		// 3.333334 of 11.333334.
+		metric: "detector_recall", build: detection, want: "0.294118 (3333334/11333334) not blind 1 unknown eligibility 1",
+		rows: "3e o3, 4e o4, 9d o1=1666667, 1n o1=1666667, 11d o5=1666667, 5n o5=1666667, 15d n1=8000000",
+	},
+	{
+		metric: "detector_recall", name: "no turn was labelled",
+		build: func(b book) {
+			b.opportunity("o1", "why", "e")
+			b.eligible("opportunity", "o1", "r1", true, ptr(true))
+		},
+		want: "null (0/0)",
+	},
+	{
+		// Of o1 and o5, o5 alone was routed: 1.666667 of the same 11.333334.
+		metric: "trigger_recall", build: detection, want: "0.147059 (1666667/11333334) not blind 1 unknown eligibility 1",
+	},
+	{
+		// An abduction names o1, one without a question follows o2 in its episode. The one of
+		// o3's episode came before it, o4 needed none, and nothing is known of turn n1's.
+		metric: "engagement",
+		build: func(b book) {
+			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a3"}, ledgertest.Episode("e3"))
+			for _, n := range []string{"1", "2", "3", "4"} {
+				b.opportunity("o"+n, "why", "e"+n) // 2, 3, 4, 5
+			}
+			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a1", QuestionID: ptr("o1")}) // 6
+			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a2"}, ledgertest.Episode("e2"))
+			for _, of := range []struct {
+				kind, id string
+				is       bool
+			}{{"opportunity", "o1", true}, {"opportunity", "o2", true}, {"opportunity", "o3", true}, {"opportunity", "o4", false}, {"turn", "n1", true}} {
+				b.audit(of.kind, of.id, "r1", func(d *events.AuditLabelled) { d.AbductionWarranted = &of.is }) // 8 to 12
+			}
+		},
+		want: "0.5 (2/4) not warranted 1", rows: "8d o1, 6n o1, 9d o2, 7n o2, 10d o3, 11e o4, 12d n1",
+	},
+	{
+		// The evidence bears c2, but neither c1 nor p1; of c3 the raters differ.
+		metric: "unsupported_commitments", build: commitments, want: "0.666667 (2/3) unknown support 1",
+		rows: "5d c1, 5n c1, 10d c2, 7e c3, 9d p1, 9n p1", groups: "claim 0.5 (1/2) unknown support 1; prediction 1 (1/1)",
+	},
+	{
+		// c1 and c2 are of one episode, p1 of another: two in two cases.
+		metric: "unsupported_commitments_per_case", build: commitments, want: "1 (2/2) unknown support 1",
+		rows: "5d e, 5n c1, 7e c3, 9d f, 9n p1",
+	},
+	{
+		// x1 was answered rightly and x2 not; x3 called for nothing, and of x4 nobody says
+		// what became of it.
+		metric: "correct_revisions",
+		build: func(b book) {
+			b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: 1, ContentSHA256: sha(1)})
+			label := func(id string, required bool, correct *bool) {
+				b.Put(piper, prod, &events.BeliefChallenged{ChallengeID: id, BeliefID: "b1"})
+				b.audit("challenge", id, "r1", func(d *events.AuditLabelled) { d.RevisionRequired, d.RevisionCorrect = &required, correct })
+			}
+			label("x1", true, ptr(true))  // 2, 3
+			label("x2", true, ptr(false)) // 4, 5
+			label("x3", false, ptr(true)) // 6, 7
+			label("x4", true, nil)        // 8, 9
+		},
+		want: "0.5 (1/2) none required 1 unknown outcome 1", rows: "3d x1, 3n x1, 5d x2, 7e x3, 9e x4",
+	},
+	{
+		// Record 2 is a revision with a version, 3 one without, 4 an edit of metadata.
+		metric: "unversioned_content_changes", build: beliefs, want: "0.5 (1/2)", rows: "2d b1, 3d b1, 3n b1",
+	},
+	{
+		// b2 rests on b1, which was revised at record 3: stale in record 7. b1 rests on
+		// nothing, and nobody recorded b9.
+		metric: "stale_retrievals", build: beliefs, want: "0.5 (1/2) unknown belief 1", rows: "7d b2, 7n b2, 8d b1, 9e b9",
+	},
+	{
+		// s1 rests on b2, which is derived; s2 names no input, and has lost what it had. s3
+		// rests on what nobody recorded.
+		metric: "derived_lineage_lost", build: transforms, want: "0.5 (1/2) unknown origin of what it rests on 1",
+		rows: "3d s1, 3d s2, 3n s2, 4e s3", groups: "w1 0.5 (1/2); w2 null (0/0) unknown origin of what it rests on 1",
+	},
+	{
+		// s1 is still called derived, s2 an observation.
+		metric: "derived_origin_kept", build: transforms, want: "0.5 (1/2) unknown origin of what it rests on 1",
+		rows: "3d s1, 3n s1, 3d s2, 4e s3",
+	},
+	{
+		// k5 is k1 again while that is open.
+		metric: "contradictions", build: conflicts, want: "4 (4) duplicate 1", rows: "2n k1, 3n k2, 4n k3, 5n k4, 6e k5",
+		groups: "detected 1 (1) duplicate 1; resolved 2 (2); unresolved 1 (1)",
+	},
+	{
+		// k1, k2 and k3 are valid, k4 is not known, for two raters differ.
+		metric: "valid_contradictions", build: conflicts, want: "1 (3/3) duplicate 1 unknown validity 1",
+		rows: "2d k1, 2n k1, 3d k2, 3n k2, 4d k3, 4n k3, 5e k4, 6e k5",
+	},
+	{
+		// k1 was resolved on evidence that was delivered, k2 on none; k3 waits.
+		metric: "verified_dispositions", build: conflicts, want: "0.333333 (1/3) duplicate 1 unknown validity 1",
+		rows: "2d k1, 7n k1, 3d k2, 4d k3, 5e k4, 6e k5",
+	},
+	{
+		metric: "false_resolutions", build: conflicts, want: "0.5 (1/2) duplicate 1", rows: "2d k1, 3d k2, 3n k2, 6e k5",
+	},
+	{
+		// At record 15, a day and 4 seconds behind the first, k3 of second 3 is a day and a
+		// second old, and k4 of second 4 a day: the younger is the median of two.
+		metric: "open_contradiction_age", build: func(b book) {
+			conflicts(b)
+			b.Advance(day - 10*time.Second)
+			b.call("t", "look", "")
+		},
+		want: "1 (172801/2) closed 2 duplicate 1", rows: "2e k1, 3e k2, 4n k3=86401, 5n k4=86400, 6e k5",
+	},
+	{
+		// 100 + 50 tokens; i3's are not known.
+		metric: "finding_tokens", build: findings, want: "150 (150) unknown tokens 1", rows: "3n f1=100, 7n f1=50, 8e f2",
+	},
+	{
+		metric: "finding_shadow_tokens", build: findings, want: "70 (70) withheld: cooldown 1", rows: "9n f2=70, 10e f2",
+	},
+	{
+		// Three ratings, of which one rater's word on the same counts once.
+		metric: "harmful_ratings", build: findings, want: "0.666667 (2/3)", rows: "6d f1, 6n f1, 4d f1, 4n f1, 11d f2",
+		groups: "agent/piper 1 (1/1); operator/op 0.5 (1/2)",
+	},
+	{
+		// f1 has two harmful ratings from record 6 on.
+		metric: "quarantined_findings", build: findings, want: "0.5 (1/2)", rows: "1d f1, 6n f1, 2d f2",
+	},
+	{
+		// Of three deliveries, record 7 comes after f1's quarantine.
+		metric: "quarantined_deliveries", build: findings, want: "0.333333 (1/3)", rows: "3d f1, 7d f1, 7n f1, 8d f2",
+	},
+	{
+		// f2 says what f1 had said.
+		metric: "duplicate_findings", build: findings, want: "0.5 (1/2)", rows: "1d f1, 2d f2, 2n f2",
+	},
+	{
 		// 100 + 50; m1 again counts once, m3's input is not known.
 		metric: "input_tokens", build: usages, want: "150 (150) unknown tokens 1",
 		rows:   "2n m1=100, 4n m2=50, 5e m3",
@@ -713,6 +881,120 @@ func experiments(b book) {
 	ran("x5", "t1")
 	propose("x5", "falls") // 14
 	ran("x6", "t1")
+}
+
+func detection(b book) {
+	for _, n := range []string{"1", "2", "3", "4", "5"} {
+		b.opportunity("o"+n, "why", "e"+n) // 1 to 5
+	}
+	b.call("t", "causal", "e5")
+	b.Put(detector, prod, &events.DetectorScanned{DetectorVersion: "1", Turns: 21, Positive: 5, Negative: 16, NegativeTurnIDs: []string{"n1", "n2", "n3"}})
+	b.Put(detector, prod, &events.DetectorScanned{DetectorVersion: "1", Turns: 1, Positive: 5, Negative: 160}) // contradicts itself
+	b.eligible("opportunity", "o1", "r1", true, ptr(true))                                                     // 9
+	b.eligible("opportunity", "o2", "r1", true, ptr(false))
+	b.eligible("opportunity", "o5", "r1", true, ptr(true)) // 11
+	b.eligible("opportunity", "o3", "r1", false, ptr(true))
+	b.eligible("opportunity", "o4", "r1", true, ptr(true))
+	b.eligible("opportunity", "o4", "r2", true, ptr(false))
+	b.eligible("turn", "n1", "r1", true, ptr(true)) // 15
+	b.eligible("turn", "n2", "r1", true, ptr(false))
+	b.eligible("turn", "n9", "r1", true, ptr(true)) // which no scan names
+	b.eligible("opportunity", "o9", "r1", true, ptr(true))
+	b.audit("turn", "n3", "r1", func(d *events.AuditLabelled) { d.AbductionWarranted = ptr(true) }) // says nothing of eligibility
+}
+
+func commitments(b book) {
+	supported := func(kind, id, rater, rubric string, is bool) {
+		b.audit(kind, id, rater, func(d *events.AuditLabelled) { d.CommitmentSupported, d.RubricVersion = &is, rubric })
+	}
+	for _, id := range []string{"c1", "c2", "c3"} {
+		b.Put(piper, prod, claim(id, "asserted"), ledgertest.Episode("e"))
+	}
+	b.Put(piper, prod, prediction("p1", "", 0.5), ledgertest.Episode("f"))
+	supported("claim", "c1", "r1", "b", false) // 5
+	supported("claim", "c2", "r1", "b", false)
+	supported("claim", "c3", "r1", "b", true) // 7
+	supported("claim", "c3", "r2", "b", false)
+	supported("prediction", "p1", "r1", "b", false) // 9
+	supported("claim", "c2", "r1", "a", true)       // 10: the rubric that came last
+	supported("claim", "c9", "r1", "b", false)      // which nobody recorded
+}
+
+func sha(n int) string { return fmt.Sprintf("%064x", n) }
+
+func beliefs(b book) {
+	derived := func(parents ...string) *events.Provenance {
+		return &events.Provenance{Origin: ptr("derived"), Lineage: &events.Lineage{Parents: parents}}
+	}
+	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: 1, ContentSHA256: sha(1)})
+	b.Put(piper, prod, &events.BeliefRevised{BeliefID: "b1", Change: "content", OldVersion: ptr(int64(1)), NewVersion: ptr(int64(2)), ContentSHA256: sha(2)})
+	b.Put(dispatcher, prod, &events.BeliefRevised{BeliefID: "b1", Change: "content", OldVersion: ptr(int64(2)), NewVersion: ptr(int64(2)), ContentSHA256: sha(3)})
+	b.Put(piper, prod, &events.BeliefRevised{BeliefID: "b1", Change: "metadata", OldVersion: ptr(int64(2)), NewVersion: ptr(int64(2)), ContentSHA256: sha(3)})
+	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b2", Version: 1, ContentSHA256: sha(9), Provenance: derived("b1")}) // 5
+	b.Put(piper, prod, &events.BeliefChallenged{ChallengeID: "c1", BeliefID: "b1"})                                         // 6
+	b.Put(dispatcher, prod, &events.BeliefRead{BeliefID: "b2"})                                                             // 7
+	b.Put(dispatcher, prod, &events.BeliefRead{BeliefID: "b1"})                                                             // 8
+	b.Put(dispatcher, prod, &events.BeliefRead{BeliefID: "b9"})                                                             // 9
+}
+
+func transforms(b book) {
+	output := func(id, origin string, from ...string) events.BeliefOutput {
+		return events.BeliefOutput{BeliefID: id, From: from, Provenance: &events.Provenance{Origin: &origin}}
+	}
+	input := []events.BeliefInput{{BeliefID: "b2"}}
+	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: 1, ContentSHA256: sha(1), Provenance: &events.Provenance{Origin: ptr("observation")}})
+	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b2", Version: 1, ContentSHA256: sha(2), Provenance: &events.Provenance{Origin: ptr("derived")}})
+	b.Put(dispatcher, prod, &events.BeliefTransformed{
+		TransformID: "t1", Op: "summarised", Writer: ptr("w1"), Inputs: input, Outputs: []events.BeliefOutput{output("s1", "derived", "b2"), output("s2", "observation")},
+	})
+	b.Put(dispatcher, prod, &events.BeliefTransformed{
+		TransformID: "t2", Op: "copied", Writer: ptr("w2"), Inputs: []events.BeliefInput{{BeliefID: "b9"}}, Outputs: []events.BeliefOutput{output("s3", "derived", "b9")},
+	})
+}
+
+func conflicts(b book) {
+	side := func(id string) events.ContradictionSide { return events.ContradictionSide{Kind: "belief", ID: id} }
+	found := func(id, left, right string) {
+		b.Put(piper, prod, &events.ContradictionDetected{ContradictionID: id, Left: side(left), Right: side(right)})
+	}
+	b.Put(dispatcher, prod, &events.EvidenceDelivered{EvidenceID: "ev"})
+	found("k1", "b1", "b2")
+	found("k2", "b3", "b4")
+	found("k3", "b5", "b6")
+	found("k4", "b7", "b8")
+	found("k5", "b2", "b1")                                                                                                   // 6
+	b.Put(piper, prod, &events.ContradictionResolved{ContradictionID: "k1", Resolution: "left", EvidenceIDs: []string{"ev"}}) // 7
+	b.Put(piper, prod, &events.ContradictionResolved{ContradictionID: "k2", Resolution: "left"})                              // 8
+	b.Put(piper, prod, &events.ContradictionUnresolved{ContradictionID: "k3", Cause: "no_evidence"})                          // 9
+	valid := func(id, rater string, is bool) {
+		b.audit("contradiction", id, rater, func(d *events.AuditLabelled) { d.ContradictionValid = &is })
+	}
+	valid("k1", "r1", true)
+	valid("k2", "r1", true)
+	valid("k3", "r1", true)
+	valid("k4", "r1", true)
+	valid("k4", "r2", false)
+}
+
+func findings(b book) {
+	write := func(id string) {
+		b.Put(piper, prod, &events.FindingWritten{FindingID: id, Claim: "The cache is full.", ConfidenceLabel: "probable", Scope: "project", ClaimSHA256: ptr(sha(1))})
+	}
+	deliver := func(id, injection string, tokens *int64) {
+		b.Put(dispatcher, prod, &events.FindingDelivered{FindingID: id, InjectionID: injection, Tokens: tokens})
+	}
+	rate := func(who, id, rating string) { b.Put(who, prod, &events.FindingRated{FindingID: id, Rating: rating}) }
+	write("f1")
+	write("f2")
+	deliver("f1", "i1", ptr(int64(100))) // 3
+	rate(operator, "f1", "harmful")
+	rate(operator, "f1", "helpful") // 5: he has said so already
+	rate(piper, "f1", "harmful")    // 6
+	deliver("f1", "i2", ptr(int64(50)))
+	deliver("f2", "i3", nil)
+	b.Put(dispatcher, prod, &events.FindingWithheld{FindingID: "f2", Cause: "holdout", ShadowTokens: ptr(int64(70))})
+	b.Put(dispatcher, prod, &events.FindingWithheld{FindingID: "f2", Cause: "cooldown", ShadowTokens: ptr(int64(70))})
+	rate(operator, "f2", "helpful") // 11
 }
 
 func usages(b book) {
@@ -992,6 +1274,33 @@ func TestInterval(t *testing.T) {
 		near(t, "low", e.Low, "null")
 		near(t, "value", e.Value, "0")
 	})
+}
+
+// TestCaveat: figures that rest on what the detector found say so where its recall is
+// known to be under 0.8.
+func TestCaveat(t *testing.T) {
+	poor, good, unknown := ledgertest.New(), ledgertest.New(), ledgertest.New()
+	detection(book{poor})
+	for _, l := range []*ledgertest.Ledger{good, unknown} {
+		b := book{l}
+		b.opportunity("o1", "why", "e")
+		b.Put(detector, prod, &events.DetectorScanned{DetectorVersion: "1", Turns: 2, Positive: 1, Negative: 1, NegativeTurnIDs: []string{"n1"}})
+		b.eligible("opportunity", "o1", "r1", true, ptr(true))
+	}
+	book{good}.eligible("turn", "n1", "r1", true, ptr(false))
+	for name, tt := range map[string]struct {
+		l    *ledgertest.Ledger
+		want string
+	}{"poor": {poor, "the detector finds 0.29 of the opportunities that there are, under 0.8"}, "good": {good, ""}, "unknown": {unknown, ""}} {
+		fold(t, tt.l, func(st *projector.State) {
+			for _, m := range metric.Catalogue() {
+				e, _ := explain(t, st, m.Name, metric.Options{})
+				if want := tt.want; m.Detected && e.Why != want || !m.Detected && want != "" && e.Why == want {
+					t.Errorf("%s: %s says %q", name, m.Name, e.Why)
+				}
+			}
+		})
+	}
 }
 
 // TestSumsDoNotWrap: more than 64 bits of microseconds are no value.

@@ -27,6 +27,7 @@ var claimMetrics = []Metric{
 		Denominator: "opportunities that the detector found",
 		Kind:        Outcome, Form: FormRatio, Times: 100, Unit: "conclusions for 100 opportunities",
 		Exclusions: imported + "; confirmed claims that were not asserted then, or that anything refuted",
+		Detected:   true,
 		Source:     "C9 What counts as useful",
 		count: func(p *pass) error {
 			if err := p.useful(Numerator, false); err != nil {

@@ -16,7 +16,8 @@ var opportunityMetrics = []Metric{
 		Numerator: "opportunities that the detector found",
 		Groups:    "kind of opportunity",
 		Kind:      Diagnostic, Form: FormCount, Unit: "opportunities",
-		Source: "C9 Runtime instrumentation; Weekly report, Coverage",
+		Detected: true,
+		Source:   "C9 Runtime instrumentation; Weekly report, Coverage",
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, _ *view.Opportunity) error { return it.numerator(it.ref) })
 		},
@@ -28,7 +29,8 @@ var opportunityMetrics = []Metric{
 		Denominator: "opportunities that the detector found",
 		Groups:      "kind of opportunity",
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Source: "C9 Denominators that do not depend on the router",
+		Detected: true,
+		Source:   "C9 Denominators that do not depend on the router",
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, o *view.Opportunity) error {
 				if err := it.denominator(); err != nil || !routed(o) {
@@ -45,6 +47,7 @@ var opportunityMetrics = []Metric{
 		Denominator: "opportunities that anything followed: a causal tool, the graph or prose",
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Exclusions: imported + "; opportunities that nothing followed",
+		Detected:   true,
 		Source:     "EP Episode schema",
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, o *view.Opportunity) error {
@@ -63,9 +66,28 @@ var opportunityMetrics = []Metric{
 		Question:  "How many incidents were there?",
 		Numerator: "episodes with an opportunity of kind root_cause or which_fix",
 		Kind:      Diagnostic, Form: FormCount, Unit: "incidents",
-		Source: "C9 Weekly report, Cost",
+		Detected: true,
+		Source:   "C9 Weekly report, Cost",
 		count: func(p *pass) error {
 			return p.incidents(func(it item) error { return it.numerator(it.ref) })
+		},
+	},
+	{
+		Name:        "abductions_completed",
+		Question:    "Does the abduction module come to a result when it is entered?",
+		Numerator:   "of those, abductions that were completed",
+		Denominator: "abductions that were started, by the agent's word",
+		Groups:      "mode",
+		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Missing: "an abduction without an end stays in the denominator",
+		Source:  "C8 8.2",
+		count: func(p *pass) error {
+			return p.abductions(func(it item, a *view.Abduction) error {
+				if err := it.denominator(); err != nil || a.Ended == nil || a.Ended.Failed {
+					return err
+				}
+				return it.numerator(ref{a.Ended.Seq, events.TypeAbductionCompleted})
+			})
 		},
 	},
 	{
@@ -94,6 +116,24 @@ func (p *pass) opportunities(fn func(item, *view.Opportunity) error) error {
 
 func routed(o *view.Opportunity) bool {
 	return o.RoutedTo == view.RoutedCausalTool || o.RoutedTo == view.RoutedGraph
+}
+
+// abductions takes up each abduction that was started, with its mode as group.
+func (p *pass) abductions(fn func(item, *view.Abduction) error) error {
+	return view.ListAbductions(p.state, p.namespace, func(a *view.Abduction) error {
+		if a.Started == nil {
+			return nil
+		}
+		mode := "unknown"
+		if a.Started.Mode != nil {
+			mode = *a.Started.Mode
+		}
+		it, ok, err := p.item(a.AbductionID, mode, events.TypeAbductionStarted, a.Started.Seq)
+		if !ok {
+			return err
+		}
+		return fn(it, a)
+	})
 }
 
 // incidents takes up each incident by the first opportunity that makes its episode

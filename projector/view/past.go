@@ -55,3 +55,10 @@ func HypothesesBefore(s *projector.State, c *Claim) (*HypothesisSet, error) {
 	}
 	return projector.Load[HypothesisSet](s, Shadow, key(setKind, c.Namespace, p.SetID))
 }
+
+// Values that metrics go by.
+const (
+	BeliefUnknown   = statusUnknown // of a belief that nobody recorded
+	RatedHarmful    = ratingHarmful
+	WithheldHoldout = causeHoldout
+)
