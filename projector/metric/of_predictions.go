@@ -103,7 +103,7 @@ var predictionMetrics = []Metric{
 		Source:     "C8 7.7, Calibration",
 		count: func(p *pass) error {
 			return p.scoredPredictions(func(it item, v *view.Prediction) error {
-				return it.amount(decision(v).ref, parts(square(v.P-outcome(v))))
+				return it.amount(decision(v).ref, inParts(square(v.P-outcome(v))))
 			})
 		},
 	},
@@ -119,7 +119,7 @@ var predictionMetrics = []Metric{
 		Source:     "C8 7.7, Calibration",
 		count: func(p *pass) error {
 			return p.scoredPredictions(func(it item, v *view.Prediction) error {
-				return it.amount(decision(v).ref, parts(v.P-outcome(v)))
+				return it.amount(decision(v).ref, inParts(v.P-outcome(v)))
 			})
 		},
 	},
@@ -185,8 +185,8 @@ func outcome(v *view.Prediction) float64 {
 	return 0
 }
 
-// parts is a number in 1/perProbability.
-func parts(x float64) int64 { return int64(math.Round(x * perProbability)) }
+// inParts is a number in 1/perProbability.
+func inParts(x float64) int64 { return int64(math.Round(x * perProbability)) }
 
 // isOld says whether something is old enough to count for coverage.
 func (p *pass) isOld(at time.Time) bool { return at.Before(p.now.Add(-Settled)) }
