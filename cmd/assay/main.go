@@ -82,6 +82,8 @@ type cli struct {
 	Confirm     confirmCmd     `cmd:"" help:"Report the outcome of a prediction as an operator; it counts where telemetry says nothing."`
 	Resolve     resolveCmd     `cmd:"" help:"Recompute every resolution from ledger and segments and compare it with the stored one."`
 	Score       scoreCmd       `cmd:"" help:"Compute the metrics, with their denominators."`
+	Metrics     metricsCmd     `cmd:"" help:"List the catalogue of metrics: what each asks, counts, leaves out and does with what is unknown."`
+	Explain     explainCmd     `cmd:"" help:"Compute a metric and show the records behind it, with a proof of each on request."`
 	Criterion   criterionCmd   `cmd:"" help:"Check a prediction's criterion, or try it on telemetry."`
 	Audit       auditCmd       `cmd:"" help:"Draw and check the week's sample of cases that people label."`
 	Canary      canaryCmd      `cmd:"" help:"Look at bounded rollouts and what rolled them back."`

@@ -31,7 +31,7 @@ var rooms = map[string][]string{
 	"ledger/logger":       {"events", "schema", "ledger", "ledger/stream", "ledger/witness", "internal"},
 	"projector":           {"events", "ledger", "internal"},
 	"projector/view":      {"projector", "events", "ledger", "internal"},
-	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal"},
+	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal", "internal/stats"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
 	"resolver/criterion":  {"ledger", "schema"},
 	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},

@@ -91,10 +91,12 @@ type ClaimPrediction struct {
 
 // Values that decide something here.
 const (
-	StatusAsserted  = "asserted"
-	RecheckHeld     = "confirmed" // result of a fix.rechecked
-	recheckOpen     = "inconclusive"
-	orphanNotStatus = "status" // the revision does not start at the claim's status
+	StatusHypothesis = "hypothesis"
+	StatusAsserted   = "asserted"
+	StatusRetracted  = "retracted"
+	RecheckHeld      = "confirmed" // result of a fix.rechecked
+	recheckOpen      = "inconclusive"
+	orphanNotStatus  = "status" // the revision does not start at the claim's status
 )
 
 const (

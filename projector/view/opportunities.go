@@ -38,8 +38,9 @@ type Opportunity struct {
 
 // Route is what followed an opportunity.
 type Route struct {
-	To  string     `json:"to"`
-	Seq ledger.Seq `json:"seq"`
+	To   string     `json:"to"`
+	Seq  ledger.Seq `json:"seq"`
+	Type string     `json:"type"` // of the record
 	// SelfReported means that only the agent says so: a graph.written of its
 	// own, or the claim that is the prose.
 	SelfReported bool `json:"self_reported"`
@@ -103,7 +104,7 @@ const (
 type opportunities struct{}
 
 func (opportunities) Name() string { return Opportunities }
-func (opportunities) Version() int { return 1 }
+func (opportunities) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (opportunities) Apply(b *projector.Batch, r *projector.Record) error {
@@ -146,13 +147,13 @@ func detected(b *projector.Batch, r *projector.Record, d *events.OpportunityDete
 // routeOf says where a record shows that an opportunity led. A tool call counts
 // as the dispatcher saw it; a denied one led nowhere.
 func routeOf(r *projector.Record) (Route, bool) {
-	route := Route{Seq: r.Seq, SelfReported: r.Role() == roleAgent}
+	route := Route{Seq: r.Seq, Type: r.Event.Type, SelfReported: r.Role() == roleAgent}
 	switch d := r.Event.Data.(type) {
 	case *events.ToolCalled:
 		if !observer(r) || d.Status == callDenied {
 			return Route{}, false
 		}
-		route.To = toolRoute(d)
+		route.To = toolRoute(d.Tool, len(d.ReturnedEdges))
 	case *events.GraphWritten:
 		route.To = RoutedGraph
 	case *events.ClaimRecorded:
@@ -163,11 +164,11 @@ func routeOf(r *projector.Record) (Route, bool) {
 
 // toolRoute goes by the tool's name and, for a tool of any other name, by
 // whether it gave edges back.
-func toolRoute(d *events.ToolCalled) string {
+func toolRoute(tool string, edges int) string {
 	switch {
-	case strings.HasPrefix(d.Tool, "graph"):
+	case strings.HasPrefix(tool, "graph"):
 		return RoutedGraph
-	case strings.HasPrefix(d.Tool, "causal"), strings.HasPrefix(d.Tool, "counterfactual"), len(d.ReturnedEdges) > 0:
+	case strings.HasPrefix(tool, "causal"), strings.HasPrefix(tool, "counterfactual"), edges > 0:
 		return RoutedCausalTool
 	}
 	return ""

@@ -112,16 +112,27 @@ func ListToolCalls(s *projector.State, namespace string, fn func(*ToolCall) erro
 }
 
 // Executed says that the dispatcher saw the call run: it was not denied.
-func (t *ToolCall) Executed() bool { return t.Observed != nil && t.Observed.Status != callDenied }
+func (t *ToolCall) Executed() bool { return t.Observed != nil && !t.Observed.Denied() }
+
+// Witnessed is the call as its best witness told it: the dispatcher, else the agent.
+func (t *ToolCall) Witnessed() *Call {
+	if t.Observed != nil {
+		return t.Observed
+	}
+	return t.SelfReported
+}
+
+// IsCausal says whether the call was of a causal tool.
+func (c *Call) IsCausal() bool { return toolRoute(c.Tool, c.ReturnedEdges) == RoutedCausalTool }
+
+// Denied says whether the call was not let run.
+func (c *Call) Denied() bool { return c.Status == callDenied }
 
 // listCharged calls fn for the calls that are to be counted as usage; ListUsage
 // says which.
 func listCharged(s *projector.State, namespace string, fn func(id string, c *Call, selfReported bool) error) error {
 	return ListToolCalls(s, namespace, func(t *ToolCall) error {
-		call, observed := t.Observed, true
-		if call == nil {
-			call, observed = t.SelfReported, false
-		}
+		call, observed := t.Witnessed(), t.Observed != nil
 		if call.MessageID != nil {
 			m, err := projector.Load[charge](s, ToolCalls, key(chargeKind, namespace, *call.MessageID))
 			if err != nil {

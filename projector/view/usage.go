@@ -90,6 +90,7 @@ type Spent struct {
 	Principal    string     `json:"principal"`
 	SelfReported bool       `json:"self_reported"` // known from the agent alone
 	MessageID    *string    `json:"message_id,omitzero"`
+	ToolCallID   string     `json:"tool_call_id,omitzero"` // of a tool call that counts for itself
 	Provider     *string    `json:"provider,omitzero"`
 	Model        *string    `json:"model,omitzero"`
 	ModelVersion *string    `json:"model_version,omitzero"`
@@ -244,7 +245,7 @@ func ListUntold(s *projector.State, namespace string, fn func(*Spent) error) err
 		}
 		return fn(&Spent{
 			EpisodeID: c.EpisodeID, Seq: c.Seq, RecordedAt: c.RecordedAt, Principal: c.Principal, SelfReported: selfReported,
-			MessageID: c.MessageID, Status: &c.Status, PricedAt: c.RecordedAt, Usage: c.Usage,
+			MessageID: c.MessageID, ToolCallID: id, Status: &c.Status, PricedAt: c.RecordedAt, Usage: c.Usage,
 		})
 	})
 }
@@ -332,8 +333,7 @@ type EpisodeUsage struct {
 // ListEpisodeUsage calls fn for each episode of a namespace in the order of ids,
 // the usage without an episode first.
 func ListEpisodeUsage(s *projector.State, namespace string, fn func(*EpisodeUsage) error) error {
-	var prices []Price
-	err := ListPrices(s, func(p *Price) error { prices = append(prices, *p); return nil })
+	prices, err := ReadPrices(s)
 	if err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func ListEpisodeUsage(s *projector.State, namespace string, fn func(*EpisodeUsag
 			e = &EpisodeUsage{Namespace: namespace, EpisodeID: u.EpisodeID}
 			sums[u.EpisodeID] = e
 		}
-		e.add(u, priceOf(prices, u))
+		e.add(u, prices.Cost(u))
 		return nil
 	})
 	if err != nil {
@@ -358,7 +358,7 @@ func ListEpisodeUsage(s *projector.State, namespace string, fn func(*EpisodeUsag
 	return nil
 }
 
-func (e *EpisodeUsage) add(u *Spent, p *Price) {
+func (e *EpisodeUsage) add(u *Spent, priced *int64) {
 	e.Counted++
 	count(&e.SelfReported, u.SelfReported)
 	count(&e.Inconsistent, u.Usage.Inconsistent)
@@ -370,11 +370,11 @@ func (e *EpisodeUsage) add(u *Spent, p *Price) {
 	e.OutputTokens.Add(u.Usage.OutputTokens)
 	e.Attempts.Add(u.Attempts)
 	e.LedgerWrites.Add(u.LedgerWrites)
-	e.LatencyUS.Add(fixed(u.Usage.LatencyMS, 1e3))
+	e.LatencyUS.Add(u.Usage.LatencyUS())
 	e.CPUUS.Add(fixed(u.CPUSeconds, 1e6))
 	e.GPUUS.Add(fixed(u.GPUSeconds, 1e6))
-	e.ChargedNanoUSD.Add(fixed(u.Usage.CostUSD, nanoPerUSD))
-	e.PricedNanoUSD.Add(p.cost(&u.Usage))
+	e.ChargedNanoUSD.Add(u.Usage.ChargedNanoUSD())
+	e.PricedNanoUSD.Add(priced)
 }
 
 func count(n *int64, is bool) {
@@ -406,7 +406,7 @@ func fixed(v *float64, scale float64) *int64 {
 // priceOf is the price in force for a usage, nil when there is none: that of its
 // version and provider, else of its version, else of its provider, else of its
 // model. Of each the latest that had begun counts, unless it had ended.
-func priceOf(prices []Price, u *Spent) *Price {
+func priceOf(prices PriceList, u *Spent) *Price {
 	for _, of := range [][2]*string{{u.ModelVersion, u.Provider}, {u.ModelVersion, nil}, {nil, u.Provider}, {nil, nil}} {
 		var last *Price
 		for i := range prices {

@@ -43,6 +43,7 @@ const (
 	Findings       = "findings"
 	Graph          = "graph"
 	IDs            = "ids"
+	Imports        = "imports"
 	Labels         = "labels"
 	Offers         = "offers"
 	Opportunities  = "opportunities"
@@ -82,7 +83,7 @@ func forbidden(r *projector.Record) error {
 func All() []projector.Projection {
 	return []projector.Projection{
 		abductions{}, beliefs{}, blobs{}, canaries{}, cases{}, claims{}, contradictions{}, decisions{}, episodes{}, experiments{}, findings{}, graph{},
-		ids{}, labels{}, offers{}, opportunities{}, predictions{}, queries{}, rejections{}, results{}, runs{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
+		ids{}, imports{}, labels{}, offers{}, opportunities{}, predictions{}, queries{}, rejections{}, results{}, runs{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
 

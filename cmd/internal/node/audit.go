@@ -21,7 +21,7 @@ import (
 var (
 	// ErrNoWeek means that the logger closed no such week: it is not over, held
 	// no record, or is of a build before weeks were closed.
-	ErrNoWeek = errors.New("the ledger has closed no such week")
+	ErrNoWeek = metric.ErrNoWeek
 	// ErrUnsigned means that no checkpoint that counts covers a record yet.
 	ErrUnsigned = errors.New("not covered by a checkpoint yet")
 )

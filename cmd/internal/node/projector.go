@@ -186,6 +186,20 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		})
 		return out, err
 	})
+	handle(mux, "GET /explain", func(r *http.Request) (out any, err error) {
+		q, err := parseExplain(r)
+		if err != nil {
+			return nil, err
+		}
+		err = p.Runner().View(func(s *projector.State) error {
+			out, err = Explain(s, q)
+			return err
+		})
+		if errors.Is(err, ErrNoWeek) {
+			err = &httpError{http.StatusNotFound, err}
+		}
+		return out, err
+	})
 	handle(mux, "GET /show", func(r *http.Request) (out any, err error) {
 		err = p.Runner().View(func(s *projector.State) error {
 			out, err = Show(s, r.FormValue("ref"))

@@ -18,38 +18,62 @@ var (
 	ErrOtherRecords = errors.New("the records do not hash to the signed root")
 )
 
-// ProveInclusion makes the proof that a record is among those that cp signs, in
-// one pass over them and constant memory; of an export with that checkpoint it
-// reads a handful of files.
+// ProveInclusion makes the proof that a record is among those that cp signs; see
+// ProveInclusions.
 func ProveInclusion(ctx context.Context, e Evidence, cp ledger.SignedCheckpoint, seq ledger.Seq, progress func(done, total ledger.Seq)) (*ledger.InclusionProof, error) {
-	if seq == 0 {
-		return nil, ErrNotThere
-	}
-	if uint64(seq) > cp.Size {
-		return nil, fmt.Errorf("%w: record %d, the newest signs %d", ErrNotSigned, seq, cp.Size)
-	}
-	wanted, err := ledger.WantInclusion(seq.Index(), cp.Size)
+	proofs, err := ProveInclusions(ctx, e, cp, []ledger.Seq{seq}, progress)
 	if err != nil {
 		return nil, err
 	}
-	p := &ledger.InclusionProof{Index: seq.Index(), Checkpoint: cp.Raw}
-	if r := treeOf(e, cp); r != nil {
-		if p.Body, err = r.Record(seq); err == nil {
-			p.Path, err = ledger.ProveInclusion(p.Index, cp.Size, r)
+	return proofs[0], nil
+}
+
+// ProveInclusions makes the proofs that records are among those that cp signs, in
+// one pass over them, whose memory grows with what is proved alone; of an export
+// with that checkpoint it reads a handful of files a record.
+func ProveInclusions(ctx context.Context, e Evidence, cp ledger.SignedCheckpoint, seqs []ledger.Seq, progress func(done, total ledger.Seq)) ([]*ledger.InclusionProof, error) {
+	proofs, of, wanted := make([]*ledger.InclusionProof, len(seqs)), map[ledger.Seq][]byte{}, []int64(nil)
+	for i, seq := range seqs {
+		if seq == 0 {
+			return nil, ErrNotThere
 		}
-		return p, err
+		if uint64(seq) > cp.Size {
+			return nil, fmt.Errorf("%w: record %d, the newest signs %d", ErrNotSigned, seq, cp.Size)
+		}
+		nodes, err := ledger.WantInclusion(seq.Index(), cp.Size)
+		if err != nil {
+			return nil, err
+		}
+		proofs[i], of[seq], wanted = &ledger.InclusionProof{Index: seq.Index(), Checkpoint: cp.Raw}, nil, append(wanted, nodes...)
+	}
+	if r := treeOf(e, cp); r != nil {
+		for i, p := range proofs {
+			var err error
+			if p.Body, err = r.Record(seqs[i]); err == nil {
+				p.Path, err = ledger.ProveInclusion(p.Index, cp.Size, r)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return proofs, nil
 	}
 	c := ledger.NewCollector(nil, wanted)
-	err = collect(ctx, e, c, cp, progress, func(at ledger.Seq, body []byte) {
-		if at == seq {
-			p.Body = body
+	err := collect(ctx, e, c, cp, progress, func(at ledger.Seq, body []byte) {
+		if _, ok := of[at]; ok {
+			of[at] = body
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	p.Path, err = ledger.ProveInclusion(p.Index, cp.Size, c)
-	return p, err
+	for i, p := range proofs {
+		p.Body = of[seqs[i]]
+		if p.Path, err = ledger.ProveInclusion(p.Index, cp.Size, c); err != nil {
+			return nil, err
+		}
+	}
+	return proofs, nil
 }
 
 // ProveConsistency makes the proof that the log of size old is a prefix of what

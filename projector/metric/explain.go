@@ -1,0 +1,129 @@
+package metric
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"assay/ledger"
+	"assay/projector"
+)
+
+var (
+	// ErrNoMetric means that the catalogue has no metric of this name.
+	ErrNoMetric = errors.New("no such metric")
+	// ErrNoWeek means that the logger closed no such week: it is not over, or held
+	// no record.
+	ErrNoWeek = errors.New("the ledger has closed no such week")
+)
+
+// Role says what a record is to a metric.
+type Role string
+
+// Roles of a record.
+const (
+	Numerator   Role = "numerator"
+	Denominator Role = "denominator"
+	Excluded    Role = "excluded"
+)
+
+// Record is a ledger record as a metric counted it: once for each role and item.
+// The records in a role are what the number in that role is counted from.
+type Record struct {
+	Seq   ledger.Seq `json:"seq"`
+	Type  string     `json:"type"`
+	Role  Role       `json:"role"`
+	Item  string     `json:"item"`           // id of what is counted: a claim, a call, an episode
+	Group string     `json:"group,omitzero"` // of the item
+	Count int64      `json:"count"`          // what the record adds, in the metric's Unit ÷ Per; 0 if excluded
+	// Reason is why it is excluded; else empty.
+	Reason string `json:"reason,omitzero"`
+}
+
+// Number is what the records of a metric, or of a group of its items, come to.
+type Number struct {
+	// Numerator is the sum of what the records in that role count; of a mean or a
+	// quantile, of the values that it is of.
+	Numerator int64 `json:"numerator"`
+	// Denominator is the same of the other role, or how many values a mean or a
+	// quantile is of; null for a count or a sum.
+	Denominator *int64 `json:"denominator"`
+	// Value is null where it is not available: 0 of 0, a sum or quantile of
+	// nothing, or one of which a part is unknown that must be known.
+	Value *float64 `json:"value"`
+	// Low and High are the 95 % interval that the metric's method gives, or null.
+	Low      *float64         `json:"low"`
+	High     *float64         `json:"high"`
+	Excluded map[string]int64 `json:"excluded,omitzero"` // records by reason
+}
+
+// Group is the number of the items of one group.
+type Group struct {
+	Name string `json:"name"`
+	Number
+}
+
+// Explanation is the value of a metric over the views at one record.
+type Explanation struct {
+	V         int     `json:"v"` // CatalogueVersion
+	Metric    string  `json:"metric"`
+	Namespace string  `json:"namespace"`
+	Week      string  `json:"week,omitzero"` // empty: all of the ledger
+	Unit      string  `json:"unit"`
+	Options   Options `json:"options"`
+	At        Place   `json:"at"`
+	Number
+	// Why says why a value is not available, or what to keep in mind with it.
+	Why    string  `json:"why,omitzero"`
+	Groups []Group `json:"groups"`
+}
+
+// Place is where views stand.
+type Place struct {
+	Seq        ledger.Seq          `json:"seq"`
+	Leaf       string              `json:"leaf"`
+	LedgerTime *string             `json:"ledger_time"` // null before the first record
+	Versions   []projector.Version `json:"versions"`
+}
+
+// Options are what a metric can be asked for beside its namespace.
+type Options struct {
+	// Week is a closed ISO week, such as 2026-W48: of the metric's items those are
+	// counted whose first record is of the week by ledger time. Empty is all.
+	Week string `json:"-"`
+	// Repair names the tools of class repair: a call of one of them is a fix.
+	Repair []string `json:"repair,omitzero"`
+}
+
+// Explain computes a metric and calls fn, if not nil, for each record behind it, in
+// the order of the views. The views must stand at one record, else
+// projector.ErrUneven. A namespace of "" is DefaultNamespace.
+func Explain(s *projector.State, name, namespace string, o Options, fn func(Record) error) (*Explanation, error) {
+	m, err := Find(name)
+	if err != nil {
+		return nil, err
+	}
+	if namespace == "" {
+		namespace = DefaultNamespace
+	}
+	out := &Explanation{V: CatalogueVersion, Metric: m.Name, Namespace: namespace, Week: o.Week, Unit: m.Unit, Options: o}
+	p := &pass{state: s, namespace: namespace, options: o, fn: fn, groups: map[string]*tally{}}
+	p.all.keep = m.Form == FormMedian || m.Form == FormP95
+	if err := p.stand(out); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := m.count(p); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if m.Detected {
+		if p.why, err = p.caveat(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	out.Number, out.Why, out.Groups = m.number(&p.all), p.why, []Group{}
+	for _, g := range slices.Sorted(maps.Keys(p.groups)) {
+		out.Groups = append(out.Groups, Group{g, m.number(p.groups[g])})
+	}
+	return out, nil
+}

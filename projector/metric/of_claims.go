@@ -1,0 +1,382 @@
+package metric
+
+import (
+	"cmp"
+	"slices"
+
+	"assay/events"
+	"assay/ledger"
+	"assay/projector/view"
+)
+
+var claimMetrics = []Metric{
+	{
+		Name:      "useful_conclusions",
+		Question:  "How many verified useful causal conclusions were there?",
+		Numerator: "claims, each once, at their first scorable confirmation or confirmed fix recheck, that were asserted when that was decided and that nothing refuted",
+		Groups:    "what confirmed it",
+		Kind:      Outcome, Form: FormCount, Unit: "conclusions",
+		Exclusions: imported + "; confirmed claims that were not asserted then, or that anything refuted",
+		Source:     "C9 What counts as useful",
+		count:      func(p *pass) error { return p.useful(Numerator, true) },
+	},
+	{
+		Name:        "useful_per_100_opportunities",
+		Question:    "How many useful conclusions were there for every 100 opportunities?",
+		Numerator:   "useful_conclusions",
+		Denominator: "opportunities that the detector found",
+		Kind:        Outcome, Form: FormRatio, Times: 100, Unit: "conclusions for 100 opportunities",
+		Exclusions: imported + "; confirmed claims that were not asserted then, or that anything refuted",
+		Detected:   true,
+		Source:     "C9 What counts as useful",
+		count: func(p *pass) error {
+			if err := p.useful(Numerator, false); err != nil {
+				return err
+			}
+			return p.opportunities(func(it item, _ *view.Opportunity) error {
+				it.group = ""
+				return it.denominator()
+			})
+		},
+	},
+	{
+		Name:        "claim_resolution_coverage",
+		Question:    "How many claims were settled by telemetry? Low coverage caps every other number.",
+		Numerator:   "of those, claims of which any prediction is confirmed or refuted",
+		Denominator: "claims older than seven days by ledger time",
+		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Exclusions: youngerThan7,
+		Missing:    "void and unresolved predictions resolve nothing, and their claims stay in the denominator",
+		Source:     "C9 Weekly report, Resolution coverage; C8 13",
+		count: func(p *pass) error {
+			return p.claims(func(it item, c *view.Claim) error {
+				if !p.isOld(c.RecordedAt) {
+					return it.exclude("not older than seven days")
+				}
+				f, err := p.follow(c)
+				if err == nil {
+					err = it.denominator()
+				}
+				if err != nil || f.settled == nil {
+					return err
+				}
+				return it.numerator(f.settled.ref)
+			})
+		},
+	},
+	{
+		Name:      "unresolved_claim_age",
+		Question:  "How long have the claims that nothing settled been waiting?",
+		Numerator: "age by ledger time of claims of which no prediction is confirmed or refuted",
+		Kind:      Diagnostic, Form: FormMedian, Unit: "days", Per: 86400,
+		Exclusions: imported + "; settled claims",
+		Source:     "C8 13",
+		count: func(p *pass) error {
+			return p.claims(func(it item, c *view.Claim) error {
+				f, err := p.follow(c)
+				if err != nil {
+					return err
+				}
+				if f.settled != nil {
+					return it.exclude("settled")
+				}
+				return it.amount(it.ref, p.age(c.RecordedAt))
+			})
+		},
+	},
+	{
+		Name:        "claims_with_evidence",
+		Question:    "How many causal claims name what they rest on?",
+		Numerator:   "of those, claims with an evidence id",
+		Denominator: "claims of a causal edge",
+		Groups:      "rung",
+		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Exclusions: imported + "; claims of a value",
+		Source:     "C9 Weekly report, Claim support",
+		count: func(p *pass) error {
+			return p.edges(func(it item, c *view.Claim) error { return it.putIf(len(c.EvidenceIDs) > 0) })
+		},
+	},
+	{
+		Name:        "claims_with_rung",
+		Question:    "How many claims say on which rung they stand?",
+		Numerator:   "of those, claims of a causal edge, which names its rung",
+		Denominator: "claims",
+		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Source: "C9 Weekly report, Claim support",
+		count: func(p *pass) error {
+			return p.claims(func(it item, c *view.Claim) error { return it.putIf(c.Edge != nil && c.Edge.Rung != "") })
+		},
+	},
+	{
+		Name:        "claims_with_competitors",
+		Question:    "How many causal claims were made with other causes on record?",
+		Numerator:   "of those, claims that name a competitor, or before which a set of two alternatives or more was recorded",
+		Denominator: "claims of a causal edge",
+		Groups:      "rung",
+		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Exclusions: imported + "; claims of a value",
+		Source:     "C9 Weekly report, Claim support",
+		count: func(p *pass) error {
+			return p.edges(func(it item, c *view.Claim) error {
+				if len(c.CompetingIDs) > 0 {
+					return it.putIf(true)
+				}
+				h, err := view.HypothesesBefore(p.state, c)
+				if err != nil || h == nil || len(h.Alternatives) < 2 {
+					return cmp.Or(err, it.putIf(false))
+				}
+				if err := it.denominator(); err != nil {
+					return err
+				}
+				return it.numerator(ref{h.Seq, events.TypeHypothesesRecorded})
+			})
+		},
+	},
+	{
+		Name:        "undelivered_citations",
+		Question:    "How much cited evidence had nobody put before the agent?",
+		Numerator:   "of those, pieces that nothing had delivered before the claim",
+		Denominator: "pieces of evidence that claims cite, each once a claim",
+		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Source: "C8 7.3, Invalid citation",
+		count: func(p *pass) error {
+			return p.claims(func(it item, c *view.Claim) error {
+				uses, err := view.EvidenceOf(p.state, c)
+				for _, u := range uses {
+					if err == nil {
+						err = it.putIf(u.DeliveredSeq == 0)
+					}
+				}
+				return err
+			})
+		},
+	},
+	{
+		Name:        "revision_accuracy",
+		Question:    "Does the agent let go of what was contradicted?",
+		Numerator:   "of those, claims that were retracted after it, or weakened from asserted to hypothesis",
+		Denominator: "claims that were not retracted when a prediction on them was first refuted, or the latest recheck did not hold",
+		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Exclusions: imported + "; claims that were retracted before",
+		Missing:    "whether other challenges require a revision is for labels to say; they are not counted",
+		Source:     "C9 Sub-capabilities, Model revision; C8 8.2",
+		count:      (*pass).revisions,
+	},
+	{
+		Name:        "collateral_retractions",
+		Question:    "Does the agent let go of what was confirmed and not contradicted?",
+		Numerator:   "of those, claims that had been confirmed and never contradicted",
+		Denominator: "claims that were retracted, each at its first retraction",
+		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Source: "C9 Sub-capabilities, Model revision; Weekly report",
+		count:  (*pass).collateral,
+	},
+}
+
+// claims takes up each claim.
+func (p *pass) claims(fn func(item, *view.Claim) error) error {
+	return view.ListClaims(p.state, p.namespace, func(c *view.Claim) error {
+		it, ok, err := p.item(c.ClaimID, "", events.TypeClaimRecorded, c.Seq)
+		if !ok {
+			return err
+		}
+		return fn(it, c)
+	})
+}
+
+// edges takes up each claim of a causal edge, with its rung as group.
+func (p *pass) edges(fn func(item, *view.Claim) error) error {
+	return p.claims(func(it item, c *view.Claim) error {
+		if c.Edge == nil {
+			return it.exclude("not of an edge")
+		}
+		it.group = c.Edge.Rung
+		return fn(it, c)
+	})
+}
+
+// putIf counts the item in the denominator and, if it is so, in the numerator, both
+// by its own record.
+func (it item) putIf(so bool) error {
+	if err := it.denominator(); err != nil || !so {
+		return err
+	}
+	return it.numerator(it.ref)
+}
+
+// word is what a source other than the agent said of a claim.
+type word struct {
+	ref
+	known ledger.Seq // the record from which on it was decided
+	by    string     // prediction or recheck
+}
+
+// past is what was said of a claim, each by the first record that said so and was
+// not taken back.
+type past struct {
+	settled   *word // a prediction was confirmed or refuted
+	confirmed *word // a scorable prediction was confirmed, or a recheck held
+	refuted   *word // a prediction was refuted, or the latest recheck did not hold
+}
+
+// keepFirst keeps the earlier word.
+func keepFirst(have **word, w word) {
+	if *have == nil || w.seq < (*have).seq {
+		*have = &w
+	}
+}
+
+// follow finds what was said of a claim, but for what was imported.
+func (p *pass) follow(c *view.Claim) (f past, err error) {
+	promises, err := view.PromisesOf(p.state, c)
+	if err != nil {
+		return f, err
+	}
+	for i := range promises {
+		pred := &promises[i]
+		if !decided(pred) {
+			continue
+		}
+		imported, err := p.isImported(pred.Seq)
+		if err != nil {
+			return f, err
+		}
+		if imported {
+			continue
+		}
+		w := decision(pred)
+		keepFirst(&f.settled, w)
+		switch {
+		case pred.Final().Verdict == view.VerdictRefuted:
+			keepFirst(&f.refuted, w)
+		case scored(pred):
+			keepFirst(&f.confirmed, w)
+		}
+	}
+	return f, p.followRechecks(c, &f)
+}
+
+func (p *pass) followRechecks(c *view.Claim, f *past) error {
+	rechecks, err := view.RechecksOf(p.state, c)
+	for i, r := range rechecks {
+		w := word{ref{r.Seq, events.TypeFixRechecked}, r.Seq, "recheck"}
+		switch {
+		case r.Result != view.RecheckHeld && i == len(rechecks)-1:
+			keepFirst(&f.refuted, w)
+		case r.Result == view.RecheckHeld:
+			keepFirst(&f.confirmed, w)
+		}
+	}
+	return err
+}
+
+// decision is the ruling by which a prediction has its present verdict: the
+// resolution, or the amendment that brought another verdict.
+func decision(pred *view.Prediction) word {
+	r := pred.Final()
+	if pred.Resolution.Verdict == r.Verdict && !pred.Resolution.IsReport() {
+		r = pred.Resolution
+	}
+	return word{rulingRef(r), r.KnownAt(), "prediction"}
+}
+
+// useful counts the useful conclusions in a role: the record that confirmed one
+// says of which week it is.
+func (p *pass) useful(role Role, grouped bool) error {
+	return view.ListClaims(p.state, p.namespace, func(c *view.Claim) error {
+		f, err := p.follow(c)
+		if err != nil || f.confirmed == nil {
+			return err
+		}
+		group := ""
+		if grouped {
+			group = f.confirmed.by
+		}
+		it, ok, err := p.item(c.ClaimID, group, f.confirmed.typ, f.confirmed.seq)
+		if !ok {
+			return err
+		}
+		why, err := p.notUseful(c, f)
+		switch {
+		case err != nil:
+			return err
+		case why != "":
+			return it.exclude(why)
+		}
+		return it.put(role, it.ref, 1, "")
+	})
+}
+
+// notUseful is why a confirmed claim is no useful conclusion, or "".
+func (p *pass) notUseful(c *view.Claim, f past) (string, error) {
+	if imported, err := p.isImported(c.Seq); err != nil || imported {
+		return whyImported, err
+	}
+	revisions, err := view.RevisionsOf(p.state, c)
+	switch {
+	case err != nil:
+		return "", err
+	case f.refuted != nil:
+		return "refuted", nil
+	case c.StatusBefore(f.confirmed.known, revisions) != view.StatusAsserted:
+		return "not asserted then", nil
+	}
+	return "", nil
+}
+
+func (p *pass) revisions() error {
+	return view.ListClaims(p.state, p.namespace, func(c *view.Claim) error {
+		f, err := p.follow(c)
+		if err != nil || f.refuted == nil {
+			return err
+		}
+		it, ok, err := p.item(c.ClaimID, "", f.refuted.typ, f.refuted.seq)
+		if !ok {
+			return err
+		}
+		revisions, err := view.RevisionsOf(p.state, c)
+		if err != nil {
+			return err
+		}
+		was := c.StatusBefore(f.refuted.seq, revisions)
+		if was != view.StatusAsserted && was != view.StatusHypothesis {
+			return it.exclude("not held then")
+		}
+		if err := it.denominator(); err != nil {
+			return err
+		}
+		at := slices.IndexFunc(revisions, func(r view.Revision) bool {
+			return r.Seq > f.refuted.seq && (r.NewStatus == view.StatusRetracted || was == view.StatusAsserted && r.NewStatus == view.StatusHypothesis)
+		})
+		if at < 0 {
+			return nil
+		}
+		return it.numerator(ref{revisions[at].Seq, events.TypeClaimRevised})
+	})
+}
+
+func (p *pass) collateral() error {
+	return view.ListClaims(p.state, p.namespace, func(c *view.Claim) error {
+		revisions, err := view.RevisionsOf(p.state, c)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(revisions, func(r view.Revision) bool { return r.NewStatus == view.StatusRetracted })
+		if at < 0 {
+			return nil
+		}
+		it, ok, err := p.item(c.ClaimID, "", events.TypeClaimRevised, revisions[at].Seq)
+		if !ok {
+			return err
+		}
+		f, err := p.follow(c)
+		if err == nil {
+			err = it.denominator()
+		}
+		if err != nil || f.refuted != nil || f.confirmed == nil || f.confirmed.seq > it.seq {
+			return err
+		}
+		return it.numerator(f.confirmed.ref)
+	})
+}

@@ -1,0 +1,496 @@
+package metric
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"assay/events"
+	"assay/internal/kv"
+	"assay/ledger"
+	"assay/projector/view"
+)
+
+// perCase is in how many parts a labelled case is counted that stands for others.
+const perCase = 1_000_000
+
+// enoughRecall is the recall of the detector under which figures that rest on what
+// it found carry a caveat (C9).
+const enoughRecall = 0.8
+
+var labelMetrics = []Metric{
+	{
+		Name:        "detector_precision",
+		Question:    "How much of what the detector finds is an opportunity?",
+		Numerator:   "of those, opportunities that the raters call eligible",
+		Denominator: "detected opportunities of which the raters who did not see the verdict agree",
+		Groups:      "detector version",
+		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Exclusions: imported + "; labels that were not blind",
+		Missing:    leftOut + ": raters who could not tell, or differ",
+		Source:     "C9 Denominators that do not depend on the router; C8 8.2",
+		count: func(p *pass) error {
+			d, err := p.detection()
+			if err != nil {
+				return err
+			}
+			for _, c := range d.positive {
+				c.group = c.opportunity.DetectorVersion
+				if err := c.count(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	},
+	{
+		Name:        "detector_recall",
+		Question:    "How many of the opportunities that there are does the detector find?",
+		Numerator:   "of those, detected opportunities, each labelled one standing for as many as were detected for each labelled",
+		Denominator: "eligible cases by the raters' word: detected opportunities, and turns that were scanned without one, each standing for as many as there are for each labelled",
+		Kind:        Guardrail, Form: FormRatio, Unit: "share",
+		Exclusions: imported + "; labels that were not blind; turns that no scan names as negative; scans whose counts contradict each other",
+		Missing:    leftOut + "; not available unless turns without an opportunity are labelled too",
+		Source:     "C9 Denominators that do not depend on the router; C8 8.2",
+		count:      func(p *pass) error { return p.recall(func(*detected) bool { return true }) },
+	},
+	{
+		Name:        "trigger_recall",
+		Question:    "How many of the opportunities that there are led to a causal tool or to the graph?",
+		Numerator:   "of those, detected opportunities that were routed",
+		Denominator: "as of detector_recall",
+		Kind:        Outcome, Form: FormRatio, Unit: "share",
+		Exclusions: imported + "; labels that were not blind; turns that no scan names as negative; scans whose counts contradict each other",
+		Missing:    leftOut + "; not available unless turns without an opportunity are labelled too",
+		Source:     "C8 8.2, Trigger recall",
+		count:      func(p *pass) error { return p.recall(func(d *detected) bool { return routed(d.opportunity) }) },
+	},
+	{
+		Name:        "engagement",
+		Question:    "Is the abduction module entered when it is called for?",
+		Numerator:   "of those, opportunities that an abduction names, or that one without a question followed in the episode",
+		Denominator: "opportunities and turns for which raters say that an abduction was warranted",
+		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Exclusions: imported + "; those for which none was warranted",
+		Missing:    leftOut + ": raters who could not tell, or differ",
+		Source:     "C8 8.2, Engagement",
+		count:      (*pass).engagement,
+	},
+	{
+		Name:        "unsupported_commitments",
+		Question:    "How many of the audited assertions does the evidence of their time not bear?",
+		Numerator:   "of those, commitments that the raters call unsupported",
+		Denominator: "claims and predictions whose commitment was audited",
+		Groups:      "kind",
+		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Missing: leftOut + ": raters who could not tell, or differ",
+		Source:  "C8 7.3; 8.2, Unsupported commitments",
+		count: func(p *pass) error {
+			return p.commitments(func(it item, _ string, supported bool) error { return it.putIf(!supported) })
+		},
+	},
+	{
+		Name:        "unsupported_commitments_per_case",
+		Question:    "How many unsupported assertions are there in an audited case?",
+		Numerator:   "commitments that the raters call unsupported",
+		Denominator: "episodes with an audited commitment",
+		Kind:        Outcome, Form: FormRatio, Unit: "commitments a case",
+		Exclusions: imported + "; commitments without an episode",
+		Missing:    leftOut + ": raters who could not tell, or differ",
+		Source:     "C8 7.3; 8.2, Unsupported commitments",
+		count: func(p *pass) error {
+			seen := map[string]bool{}
+			return p.commitments(func(it item, episode string, supported bool) error {
+				it.group = ""
+				if episode == "" {
+					return it.exclude("no episode")
+				}
+				if !seen[episode] {
+					seen[episode] = true
+					c := it
+					c.id = episode
+					if err := c.denominator(); err != nil {
+						return err
+					}
+				}
+				if supported {
+					return nil
+				}
+				return it.numerator(it.ref)
+			})
+		},
+	},
+	{
+		Name:        "correct_revisions",
+		Question:    "What becomes of challenges that call for a revision?",
+		Numerator:   "of those, challenges of which raters say that what followed was right",
+		Denominator: "challenges of which raters say that they called for a revision",
+		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Exclusions: imported + "; challenges that called for none: to keep a belief is no failure then",
+		Missing:    leftOut + ": raters who could not tell, or differ",
+		Source:     "C8 8.2, Correct revisions",
+		count: func(p *pass) error {
+			return p.labelled(func(c *labelled) error {
+				required, requiredBy := c.say(func(l *view.Label) *bool { return l.RevisionRequired })
+				if c.Kind != view.LabelChallenge || requiredBy == nil {
+					return nil
+				}
+				it, ok, err := p.item(c.ID, "", requiredBy.Type, requiredBy.Seq)
+				switch {
+				case !ok:
+					return err
+				case required == nil:
+					return it.exclude(unknown + "need")
+				case !*required:
+					return it.exclude("none required")
+				}
+				right, by := c.say(func(l *view.Label) *bool { return l.RevisionCorrect })
+				if right == nil {
+					return it.exclude(unknown + "outcome")
+				}
+				if err := it.denominator(); err != nil || !*right {
+					return err
+				}
+				return it.numerator(ref{by.Seq, by.Type})
+			})
+		},
+	},
+}
+
+// labelled is what raters say of one thing under the latest rubric.
+type labelled struct{ *view.LabelledCase }
+
+// labelled takes up everything that was labelled in the namespace, in the order of
+// kinds and ids. Of several rubrics the one whose first label came last counts.
+func (p *pass) labelled(fn func(*labelled) error) error {
+	var last *view.LabelledCase
+	done := func() error {
+		if last == nil {
+			return nil
+		}
+		return fn(&labelled{last})
+	}
+	err := view.ListLabelled(p.state, p.namespace, func(c *view.LabelledCase) error {
+		if last == nil || last.Kind != c.Kind || last.ID != c.ID {
+			if err := done(); err != nil {
+				return err
+			}
+			last = c
+		} else if c.Labels[0].Seq > last.Labels[0].Seq {
+			last = c
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return done()
+}
+
+// say is what the raters answer, and the first label that answers: nil and that
+// label when they differ, nil and nil when none answers.
+func (c *labelled) say(of func(*view.Label) *bool) (answer *bool, by *view.Label) {
+	differ := false
+	for i := range c.Labels {
+		l := &c.Labels[i]
+		v := of(l)
+		if v == nil || l.Orphan != "" {
+			continue
+		}
+		if by == nil || l.Seq < by.Seq {
+			by = l
+		}
+		differ = differ || answer != nil && *answer != *v
+		answer = v
+	}
+	if differ {
+		answer = nil
+	}
+	return answer, by
+}
+
+// blind keeps the labels of raters who did not see the detector's verdict.
+func (c *labelled) blind() *labelled {
+	out := *c.LabelledCase
+	out.Labels = slices.DeleteFunc(slices.Clone(c.Labels), func(l view.Label) bool { return !l.Blind })
+	return &labelled{&out}
+}
+
+// detected is a case of the detector with the raters' word.
+type detected struct {
+	item
+	opportunity *view.Opportunity // nil: a turn without one
+	eligible    bool
+	by          ref // the label
+}
+
+// count puts the case in the denominator and, if it is eligible, in the numerator
+// by its label.
+func (d *detected) count() error {
+	if err := d.denominator(); err != nil || !d.eligible {
+		return err
+	}
+	return d.numerator(d.by)
+}
+
+// detection is what the detector found and scanned, and what of it was labelled.
+type detection struct {
+	found, negative    int64 // opportunities and turns without one, in all
+	positive, overseen []*detected
+}
+
+func (p *pass) detection() (d detection, err error) {
+	opportunities, turns := map[string]*view.Opportunity{}, map[string]ledger.Seq{}
+	err = view.ListOpportunities(p.state, p.namespace, func(o *view.Opportunity) error {
+		_, ok, err := p.quiet().item(o.OpportunityID, "", events.TypeOpportunityDetected, o.Seq)
+		if ok {
+			d.found++
+		}
+		opportunities[o.OpportunityID] = o
+		return err
+	})
+	if err != nil {
+		return d, err
+	}
+	err = view.ListScans(p.state, p.namespace, func(s *view.Scan) error {
+		_, ok, err := p.quiet().item("", "", events.TypeDetectorScanned, s.Seq)
+		if !ok || s.Inconsistent {
+			return err
+		}
+		d.negative += s.Negative
+		for _, id := range s.NegativeTurnIDs {
+			if _, known := turns[id]; !known {
+				turns[id] = s.Seq
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return d, err
+	}
+	err = p.labelled(func(c *labelled) error {
+		k := &detected{opportunity: opportunities[c.ID]}
+		switch seq, scanned := turns[c.ID]; {
+		case c.Kind == view.LabelOpportunity && k.opportunity != nil:
+			k.id, k.ref = c.ID, ref{k.opportunity.Seq, events.TypeOpportunityDetected}
+		case c.Kind == view.LabelTurn && scanned:
+			k.id, k.ref, k.opportunity = c.ID, ref{seq, events.TypeDetectorScanned}, nil
+		default:
+			return nil
+		}
+		return p.judge(&d, k, c)
+	})
+	return d, err
+}
+
+// judge takes a labelled case up.
+func (p *pass) judge(d *detection, k *detected, c *labelled) error {
+	it, ok, err := p.item(k.id, "", k.typ, k.seq)
+	if !ok {
+		return err
+	}
+	k.item = it
+	eligible := func(l *view.Label) *bool { return l.Eligible }
+	if _, any := c.say(eligible); any == nil {
+		return nil // it was labelled for something else
+	}
+	says, by := c.blind().say(eligible)
+	switch {
+	case by == nil:
+		return it.exclude("not blind")
+	case says == nil:
+		return it.exclude(unknown + "eligibility")
+	}
+	k.eligible, k.by = *says, ref{by.Seq, by.Type}
+	if k.opportunity != nil {
+		d.positive = append(d.positive, k)
+	} else {
+		d.overseen = append(d.overseen, k)
+	}
+	return nil
+}
+
+// quiet is a pass that counts nothing.
+func (p *pass) quiet() *pass {
+	q := *p
+	q.fn, q.all, q.groups = nil, tally{}, map[string]*tally{}
+	return &q
+}
+
+// recall counts eligible cases, each for as many as its stratum has for each that
+// was labelled, and of the detected ones those that hit is true of.
+func (p *pass) recall(hit func(*detected) bool) error {
+	d, err := p.detection()
+	if err != nil {
+		return err
+	}
+	if len(d.overseen) == 0 {
+		p.why = "no turn that the detector found nothing in was labelled"
+		return nil
+	}
+	for _, stratum := range []struct {
+		cases      []*detected
+		population int64
+	}{{d.positive, d.found}, {d.overseen, d.negative}} {
+		weight := weightOf(stratum.population, len(stratum.cases))
+		for _, k := range stratum.cases {
+			if !k.eligible {
+				continue
+			}
+			if err := k.put(Denominator, k.by, weight, ""); err != nil {
+				return err
+			}
+			if k.opportunity == nil || !hit(k) {
+				continue
+			}
+			if err := k.amount(k.ref, weight); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// weightOf is how many of a population one of n labelled cases stands for, in
+// 1/perCase.
+func weightOf(population int64, n int) int64 {
+	if n == 0 {
+		return 0
+	}
+	return int64(math.Round(float64(population) / float64(n) * perCase))
+}
+
+// caveat says of a figure that rests on what the detector found how little that is.
+func (p *pass) caveat() (string, error) {
+	q := p.quiet()
+	if err := q.recall(func(*detected) bool { return true }); err != nil || q.all.den == 0 {
+		return "", err
+	}
+	if r := float64(q.all.num) / float64(q.all.den); r < enoughRecall {
+		return fmt.Sprintf("the detector finds %.2g of the opportunities that there are, under %.1g", r, enoughRecall), nil
+	}
+	return "", nil
+}
+
+func (p *pass) engagement() error {
+	byQuestion, byEpisode := map[string]ref{}, map[string][]ref{}
+	err := view.ListAbductions(p.state, p.namespace, func(a *view.Abduction) error {
+		if a.Started == nil {
+			return nil
+		}
+		at, named := ref{a.Started.Seq, events.TypeAbductionStarted}, false
+		for _, id := range []*string{a.Started.QuestionID, a.Started.OpportunityID} {
+			if id == nil {
+				continue
+			}
+			named = true
+			if have, ok := byQuestion[*id]; !ok || at.seq < have.seq {
+				byQuestion[*id] = at
+			}
+		}
+		if !named {
+			byEpisode[a.Started.EpisodeID] = append(byEpisode[a.Started.EpisodeID], at)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return p.labelled(func(c *labelled) error {
+		if c.Kind != view.LabelOpportunity && c.Kind != view.LabelTurn {
+			return nil
+		}
+		warranted, by := c.say(func(l *view.Label) *bool { return l.AbductionWarranted })
+		if by == nil {
+			return nil
+		}
+		it, ok, err := p.item(c.ID, "", by.Type, by.Seq)
+		switch {
+		case !ok:
+			return err
+		case warranted == nil:
+			return it.exclude(unknown + "need")
+		case !*warranted:
+			return it.exclude("not warranted")
+		}
+		if err := it.denominator(); err != nil {
+			return err
+		}
+		if at, ok := byQuestion[c.ID]; ok {
+			return it.numerator(at)
+		}
+		at, err := p.abductionAfter(c, byEpisode)
+		if err != nil || at == nil {
+			return err
+		}
+		return it.numerator(*at)
+	})
+}
+
+// abductionAfter is the first abduction without a question that an opportunity's
+// episode has after it; nil without one, and for turns, whose episode is not known.
+func (p *pass) abductionAfter(c *labelled, byEpisode map[string][]ref) (first *ref, err error) {
+	if c.Kind != view.LabelOpportunity {
+		return nil, nil
+	}
+	o, err := view.GetOpportunity(p.state, p.namespace, c.ID)
+	if errors.Is(err, kv.ErrNotFound) || err == nil && o.EpisodeID == "" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range byEpisode[o.EpisodeID] {
+		if at.seq > o.Seq && (first == nil || at.seq < first.seq) {
+			first = &at
+		}
+	}
+	return first, nil
+}
+
+// commitments takes up each audited claim and prediction by its first label, with
+// its kind as group, and says of which episode it is and whether it is supported.
+func (p *pass) commitments(fn func(it item, episode string, supported bool) error) error {
+	return p.labelled(func(c *labelled) error {
+		says, by := c.say(func(l *view.Label) *bool { return l.CommitmentSupported })
+		if by == nil || c.Kind != view.LabelClaim && c.Kind != view.LabelPrediction {
+			return nil
+		}
+		it, ok, err := p.item(c.ID, c.Kind, by.Type, by.Seq)
+		switch {
+		case !ok:
+			return err
+		case says == nil:
+			return it.exclude(unknown + "support")
+		}
+		episode, err := p.episodeOf(c)
+		if err != nil {
+			return err
+		}
+		return fn(it, episode, *says)
+	})
+}
+
+func (p *pass) episodeOf(c *labelled) (string, error) {
+	if c.Kind == view.LabelClaim {
+		v, err := view.GetClaim(p.state, p.namespace, c.ID)
+		if err != nil {
+			return "", ignore(err)
+		}
+		return v.EpisodeID, nil
+	}
+	v, err := view.GetPrediction(p.state, p.namespace, c.ID)
+	if err != nil {
+		return "", ignore(err)
+	}
+	return v.EpisodeID, nil
+}
+
+// ignore is the error but for what is not there.
+func ignore(err error) error {
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil
+	}
+	return err
+}

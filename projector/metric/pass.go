@@ -1,0 +1,159 @@
+package metric
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"assay/internal/kv"
+	"assay/ledger"
+	"assay/projector"
+	"assay/projector/view"
+)
+
+// pass is one reading of the views for one metric: it is what both the value and
+// the records behind it come from.
+type pass struct {
+	state     *projector.State
+	namespace string
+	options   Options
+	from, to  ledger.Seq // records of the week: [from, to); to is 0 without one
+	now       time.Time  // of the ledger
+	imports   bool       // there are some
+	fn        func(Record) error
+	all       tally
+	groups    map[string]*tally
+	why       string
+}
+
+// stand notes where the views stand, and what the week's records are.
+func (p *pass) stand(out *Explanation) error {
+	seq, leaf, err := p.state.At()
+	if err != nil {
+		return err
+	}
+	l, err := p.state.Ledger()
+	if err != nil {
+		return err
+	}
+	p.now = l.Time
+	out.At.Seq, out.At.Leaf = seq, leaf.String()
+	if !l.Time.IsZero() {
+		text := ledger.FormatTime(l.Time)
+		out.At.LedgerTime = &text
+	}
+	for _, c := range p.state.Cursors() {
+		out.At.Versions = append(out.At.Versions, projector.Version{Projection: c.Projection, Version: c.Version})
+	}
+	if p.imports, err = view.HasImports(p.state); err != nil {
+		return err
+	}
+	return p.findWeek(p.options.Week)
+}
+
+// findWeek sets the records of a week. The record that closes a week is the first
+// one of a later week, so that weeks by ledger time are ranges of records.
+func (p *pass) findWeek(id string) error {
+	if id == "" {
+		return nil
+	}
+	week, err := view.GetWeek(p.state, id)
+	if errors.Is(err, kv.ErrNotFound) {
+		return fmt.Errorf("%w: %s", ErrNoWeek, id)
+	}
+	if err != nil {
+		return err
+	}
+	p.to = week.Seq
+	return view.ListWeeks(p.state, func(w *view.Week) error {
+		if w.Seq < week.Seq {
+			p.from = max(p.from, w.Seq)
+		}
+		return nil
+	})
+}
+
+// ref names a record.
+type ref struct {
+	seq ledger.Seq
+	typ string
+}
+
+// item is one thing to count, known by the record that brought it up.
+type item struct {
+	*pass
+	id    string
+	group string
+	ref
+}
+
+// item takes a thing up if it is to be counted: its record is of the week, and was
+// not imported, which is an exclusion.
+func (p *pass) item(id, group, typ string, seq ledger.Seq) (it item, ok bool, err error) {
+	it = item{p, id, group, ref{seq, typ}}
+	if p.to > 0 && (seq < p.from || seq >= p.to) {
+		return it, false, nil
+	}
+	imported, err := p.isImported(seq)
+	if err == nil && imported {
+		err = it.exclude(whyImported)
+	}
+	return it, !imported && err == nil, err
+}
+
+// whyImported is why a record is excluded that tells of what happened before it.
+const whyImported = "imported"
+
+func (p *pass) isImported(seq ledger.Seq) (bool, error) {
+	if !p.imports {
+		return false, nil
+	}
+	return view.IsImported(p.state, seq)
+}
+
+// denominator counts the item by its own record, numerator by the record that puts
+// it there; one that was imported puts it nowhere.
+func (it item) denominator() error { return it.put(Denominator, it.ref, 1, "") }
+
+func (it item) numerator(by ref) error { return it.amount(by, 1) }
+
+func (it item) amount(by ref, n int64) error {
+	imported, err := it.isImported(by.seq)
+	if err != nil {
+		return err
+	}
+	if imported {
+		return it.put(Excluded, by, 0, whyImported)
+	}
+	return it.put(Numerator, by, n, "")
+}
+
+// known counts an amount, and excludes one that is unknown with what is.
+func (it item) known(n *int64, what string) error {
+	if n == nil {
+		return it.exclude(unknown + what)
+	}
+	return it.amount(it.ref, *n)
+}
+
+// unknown starts the reason of what is left out because a value is not known.
+const unknown = "unknown "
+
+func (it item) exclude(reason string) error { return it.put(Excluded, it.ref, 0, reason) }
+
+func (it item) put(role Role, by ref, n int64, reason string) error {
+	r := Record{Seq: by.seq, Type: by.typ, Role: role, Item: it.id, Group: it.group, Count: n, Reason: reason}
+	it.all.add(&r)
+	if it.group != "" {
+		g := it.groups[it.group]
+		if g == nil {
+			g = &tally{keep: it.all.keep}
+			it.groups[it.group] = g
+		}
+		g.add(&r)
+	}
+	if it.fn == nil {
+		return nil
+	}
+	return it.fn(r)
+}
