@@ -89,9 +89,12 @@ type Record struct {
 	EventTime time.Time
 }
 
-// Role is the part of the principal before the slash.
-func (r *Record) Role() string {
-	role, _, _ := strings.Cut(r.Principal, "/")
+// Role is the role of the principal who sent the event.
+func (r *Record) Role() string { return RoleOf(r.Principal) }
+
+// RoleOf is the part of a principal's name before the slash.
+func RoleOf(principal string) string {
+	role, _, _ := strings.Cut(principal, "/")
 	return role
 }
 

@@ -19,7 +19,7 @@ type canaryListCmd struct{}
 
 func (c *canaryListCmd) Run(a *app) error {
 	const most = 10_000
-	listed, err := a.list("canaries", "", most)
+	listed, err := a.list(node.ListQuery{Kind: view.Canaries, Limit: most})
 	if err != nil {
 		return err
 	}

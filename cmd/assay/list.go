@@ -3,20 +3,22 @@ package main
 import (
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"assay/cmd/internal/node"
+	"assay/ledger"
 	"assay/projector"
 	"assay/projector/view"
 )
 
 type listCmd struct {
-	Kind      string `arg:"" help:"audits, blobs, canaries, claims, episodes, experiments, hypotheses, opportunities, orphans, parked, predictions, queries, rejections, scans, sequences, shadow, skews, tool_calls or weeks."`
+	Kind      string `arg:"" help:"One of ${kinds}."`
 	Namespace string `help:"Namespace to list." default:"production"`
 	Limit     int    `help:"List at most this many." default:"1000"`
+	At        uint64 `help:"With graph or beliefs: as it stood behind this record." placeholder:"SEQ"`
+	Cause     string `help:"With graph: edges of this cause."`
+	Effect    string `help:"With graph: edges of this effect."`
 }
 
 func (c *listCmd) Run(a *app) error {
@@ -26,7 +28,14 @@ func (c *listCmd) Run(a *app) error {
 	if c.Limit < 1 {
 		return usageError("--limit must be positive")
 	}
-	out, err := a.list(c.Kind, c.Namespace, c.Limit)
+	graph := view.GraphQuery{At: ledger.Seq(c.At), Cause: c.Cause, Effect: c.Effect}
+	switch {
+	case c.At > 0 && c.Kind != view.Graph && c.Kind != view.Beliefs:
+		return usageError("--at is for graph and beliefs")
+	case (c.Cause != "" || c.Effect != "") && c.Kind != view.Graph:
+		return usageError("--cause and --effect are for graph")
+	}
+	out, err := a.list(node.ListQuery{Kind: c.Kind, Namespace: c.Namespace, Limit: c.Limit, Graph: graph})
 	if err != nil {
 		return err
 	}
@@ -41,16 +50,14 @@ func (c *listCmd) Run(a *app) error {
 }
 
 // list asks the running projector, or reads the views when none runs.
-func (a *app) list(kind, namespace string, limit int) (out node.Listed, err error) {
+func (a *app) list(q node.ListQuery) (out node.Listed, err error) {
 	if err := a.dir.Check(); err != nil {
 		return out, err
 	}
-	err = node.Ask(a.ctx, a.dir.Socket(), "GET", "/list", url.Values{
-		"kind": {kind}, "namespace": {namespace}, "limit": {strconv.Itoa(limit)},
-	}, &out)
+	err = node.Ask(a.ctx, a.dir.Socket(), "GET", "/list", q.Values(), &out)
 	if isNotServed(err) {
 		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			out, err = node.List(a.dir, s, kind, namespace, limit)
+			out, err = node.List(a.dir, s, q)
 			return err
 		})
 	}

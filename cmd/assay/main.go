@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // the logger's weeks must not depend on the host's files
 
@@ -18,6 +19,7 @@ import (
 
 	"assay/cmd/internal/node"
 	"assay/internal/principal"
+	"assay/projector/view"
 )
 
 // The exit codes of every command.
@@ -120,7 +122,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		kong.Name("assay"),
 		kong.Description("The tamper-evident record of what an agent claimed, and of what then happened."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"version": software()},
+		kong.Vars{"version": software(), "kinds": strings.Join(view.Kinds(), ", ")},
 		kong.Exit(func(code int) { exited = code }),
 		kong.UsageOnError(),
 	)

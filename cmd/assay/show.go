@@ -15,7 +15,7 @@ import (
 
 type showCmd struct {
 	evidenceFlags
-	Ref       string `arg:"" name:"seq|id" help:"Record number, or the id of an event, claim, prediction, experiment, opportunity, tool call, set of hypotheses, query or canary. Or shadow, and a claim's id."`
+	Ref       string `arg:"" name:"seq|id" help:"Record number, or the id of an event or of anything that assay list lists by id. Or shadow, and a claim's id."`
 	Claim     string `arg:"" optional:"" name:"claim" help:"With shadow: the claim."`
 	Namespace string `help:"With shadow: namespace of the claim." default:"production"`
 }

@@ -78,8 +78,10 @@ func (m *mixer) one(int) {
 		agent = "agent/canary"
 	}
 	switch k := m.rng.IntN(100); {
-	case k < 42:
+	case k < 36:
 		m.toolCall(agent)
+	case k < 42:
+		m.family(agent)
 	case k < 52:
 		m.opportunity = m.name("opp")
 		m.put("detector/main", &events.OpportunityDetected{
@@ -105,7 +107,7 @@ func (m *mixer) one(int) {
 	case k < 95:
 		m.put("logger/main", &events.IntakeRejected{Principal: agent, Code: "malformed", Size: 300, Count: 1, HMAC: Ptr(hash64)})
 	case k < 97:
-		m.put(agent, &events.GraphWritten{Context: m.context(), Op: "add", Cause: "leak", Effect: "oom"})
+		m.writeGraph(agent)
 	case k < 98:
 		m.put("operator/op", &events.FixRechecked{Context: m.context(), ClaimID: m.claim, Result: "confirmed", Source: "operator_report", EvidenceIDs: []string{m.call}})
 	case k < 99:

@@ -2,7 +2,6 @@ package view
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"assay/events"
@@ -49,7 +48,7 @@ func (blobs) Version() int { return 1 }
 func (blobs) Apply(b *projector.Batch, r *projector.Record) error {
 	d, erased := r.Event.Data.(*events.BlobErased)
 	if erased && r.Role() != roleOperator {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	if erased {
 		e, ok := projector.Edit[Erasure](b, key(erasureKind, d.Ref))

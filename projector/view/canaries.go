@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -109,12 +108,12 @@ func (canaries) Apply(b *projector.Batch, r *projector.Record) error {
 	switch d := r.Event.Data.(type) {
 	case *events.CanaryStarted:
 		if r.Role() != roleOperator {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 		startCanary(b, r, d)
 	case *events.CanaryEnded:
 		if r.Role() != roleOperator {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 		onCanary(b, r, d.CanaryID, func(c *CanaryFacts) {
 			if c.Ended == nil {
@@ -123,7 +122,7 @@ func (canaries) Apply(b *projector.Batch, r *projector.Record) error {
 		})
 	case *events.RollbackTriggered:
 		if r.Role() != roleOperator && r.Role() != roleResolver {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 		rollBack(b, r, d)
 	case *events.ToolCalled:

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"time"
 
 	"assay/events"
@@ -200,7 +199,7 @@ func predictOn(b *projector.Batch, r *projector.Record, d *events.PredictionReco
 
 func recheckClaim(b *projector.Batch, r *projector.Record, d *events.FixRechecked) error {
 	if r.Role() != roleResolver && r.Role() != roleOperator {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	ns, reason := namespaceOf[Claim](b, claimKind, d.ClaimID, r)
 	deliver(b, ns, d.EvidenceIDs, r)
@@ -224,7 +223,7 @@ func recheckClaim(b *projector.Batch, r *projector.Record, d *events.FixRechecke
 
 func outcomeOf(b *projector.Batch, r *projector.Record, d *events.OutcomeRecorded) error {
 	if r.Role() != roleResolver && r.Role() != roleOperator {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	if d.ClaimID == nil {
 		deliver(b, r.Namespace, d.EvidenceIDs, r)

@@ -2,7 +2,6 @@ package view
 
 import (
 	"errors"
-	"fmt"
 
 	"assay/events"
 	"assay/internal/kv"
@@ -36,7 +35,7 @@ func deliver(b *projector.Batch, ns string, evidence []string, r *projector.Reco
 // deliverContent notes what the dispatcher put before the agent.
 func deliverContent(b *projector.Batch, r *projector.Record, d *events.EvidenceDelivered) error {
 	if !observer(r) {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	deliver(b, r.Namespace, []string{d.EvidenceID}, r)
 	k := key(contentKind, r.Namespace, d.EvidenceID, d.SHA256)
@@ -47,16 +46,17 @@ func deliverContent(b *projector.Batch, r *projector.Record, d *events.EvidenceD
 	return nil
 }
 
-// EvidenceUse is a piece of evidence that a claim cites.
+// EvidenceUse is a piece of evidence that a record cites: a claim, or what was
+// made of a contradiction.
 type EvidenceUse struct {
 	EvidenceID string `json:"evidence_id"`
 	// DeliveredSeq is the first record that delivered it, if that was before the
-	// claim; 0 flags evidence that the agent cannot have had.
+	// citing one; 0 flags evidence that its author cannot have had.
 	DeliveredSeq ledger.Seq `json:"delivered_seq"`
-	// SHA256 is the content that the claim pins; nil where it pins none.
+	// SHA256 is the content that a claim pins; nil where none is.
 	SHA256 *string `json:"sha256"`
-	// ContentSeq is the first record before the claim that delivered this content;
-	// 0 where none did, or none is pinned.
+	// ContentSeq is the first record before the citing one that delivered this
+	// content; 0 where none did, or none is pinned.
 	ContentSeq ledger.Seq `json:"content_seq"`
 }
 
@@ -83,23 +83,23 @@ func EvidenceOf(s *projector.State, c *Claim) ([]EvidenceUse, error) {
 		out[i].SHA256 = &p.SHA256
 	}
 	for i := range out {
-		if err := out[i].look(s, c); err != nil {
+		if err := out[i].look(s, c.Namespace, c.Seq); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// look finds the deliveries before the claim.
-func (u *EvidenceUse) look(s *projector.State, c *Claim) error {
-	t, err := GetToolCall(s, c.Namespace, u.EvidenceID)
-	if err == nil && t.Observed != nil && t.Observed.Seq < c.Seq {
+// look finds the deliveries in a namespace before a record.
+func (u *EvidenceUse) look(s *projector.State, namespace string, before ledger.Seq) error {
+	t, err := GetToolCall(s, namespace, u.EvidenceID)
+	if err == nil && t.Observed != nil && t.Observed.Seq < before {
 		u.DeliveredSeq = t.Observed.Seq
 	}
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
 		return err
 	}
-	seq, err := deliveredAt(s, key(deliveryKind, c.Namespace, u.EvidenceID), c)
+	seq, err := deliveredAt(s, key(deliveryKind, namespace, u.EvidenceID), before)
 	if err != nil {
 		return err
 	}
@@ -107,15 +107,15 @@ func (u *EvidenceUse) look(s *projector.State, c *Claim) error {
 		u.DeliveredSeq = seq
 	}
 	if u.SHA256 != nil {
-		u.ContentSeq, err = deliveredAt(s, key(contentKind, c.Namespace, u.EvidenceID, *u.SHA256), c)
+		u.ContentSeq, err = deliveredAt(s, key(contentKind, namespace, u.EvidenceID, *u.SHA256), before)
 	}
 	return err
 }
 
-// deliveredAt is the record under a key if it is before the claim, else 0.
-func deliveredAt(s *projector.State, k string, c *Claim) (ledger.Seq, error) {
+// deliveredAt is the record under a key if it is before another, else 0.
+func deliveredAt(s *projector.State, k string, before ledger.Seq) (ledger.Seq, error) {
 	d, err := projector.Load[delivery](s, Claims, k)
-	if errors.Is(err, kv.ErrNotFound) || err == nil && d.Seq >= c.Seq {
+	if errors.Is(err, kv.ErrNotFound) || err == nil && d.Seq >= before {
 		return 0, nil
 	}
 	if err != nil {

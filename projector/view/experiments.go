@@ -2,7 +2,6 @@ package view
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"assay/events"
@@ -73,7 +72,7 @@ func (experiments) Apply(b *projector.Batch, r *projector.Record) error {
 		propose(b, r, d)
 	case *events.ExperimentExecuted:
 		if !observer(r) {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 		if e := referred(b, r, d.ExpID); e.Executed != nil {
 			e.Repeats++
@@ -82,7 +81,7 @@ func (experiments) Apply(b *projector.Batch, r *projector.Record) error {
 		}
 	case *events.ExperimentObserved:
 		if r.Role() != roleResolver {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 		if e := referred(b, r, d.ExpID); e.Observed != nil {
 			e.Repeats++

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -110,7 +109,7 @@ func (opportunities) Version() int { return 1 }
 func (opportunities) Apply(b *projector.Batch, r *projector.Record) error {
 	if d, ok := r.Event.Data.(*events.OpportunityDetected); ok {
 		if r.Role() != roleDetector && !observer(r) {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 		detected(b, r, d)
 		return nil

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"time"
 
 	"assay/events"
@@ -208,7 +207,7 @@ func withdraw(b *projector.Batch, r *projector.Record, d *events.PredictionWithd
 // is parked.
 func byResolver(b *projector.Batch, r *projector.Record, predID string, fn func(*Prediction)) error {
 	if r.Role() != roleResolver {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	ns, reason := namespaceOf[Prediction](b, predictionKind, predID, r)
 	if reason != "" {

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"time"
 
 	"assay/events"
@@ -61,7 +60,7 @@ func (queries) Apply(b *projector.Batch, r *projector.Record) error {
 		selectQuery(b, r, d)
 	case *events.QueryExecuted:
 		if !observer(r) {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 		executeQuery(b, r, d)
 	}

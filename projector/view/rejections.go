@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"time"
 
 	"assay/events"
@@ -51,7 +50,7 @@ func (rejections) Apply(b *projector.Batch, r *projector.Record) error {
 		return nil
 	}
 	if r.Role() != "logger" {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	s, ok := projector.Edit[Rejected](b, key(rejectedKind, r.Namespace, d.Principal, d.Code))
 	if !ok {

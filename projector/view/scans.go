@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"time"
 
 	"assay/events"
@@ -40,7 +39,7 @@ func (scans) Apply(b *projector.Batch, r *projector.Record) error {
 		return nil
 	}
 	if r.Role() != roleDetector {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	s, _ := projector.Edit[Scan](b, key(scanKind, r.Namespace, projector.SeqKey(r.Seq)))
 	*s = Scan{

@@ -148,12 +148,12 @@ func (usages) Apply(b *projector.Batch, r *projector.Record) error {
 	switch d := r.Event.Data.(type) {
 	case *events.UsageRecorded:
 		if role := r.Role(); role != roleDispatcher && role != roleHarness {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 		spend(b, r, d)
 	case *events.PriceRecorded:
 		if r.Role() != roleOperator {
-			return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+			return forbidden(r)
 		}
 		return setPrice(b, r, d)
 	}

@@ -18,6 +18,7 @@ package view
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -29,21 +30,32 @@ import (
 
 // Names of the projections.
 const (
-	Blobs         = "blobs"
-	Canaries      = "canaries"
-	Claims        = "claims"
-	Episodes      = "episodes"
-	Experiments   = "experiments"
-	IDs           = "ids"
-	Opportunities = "opportunities"
-	Predictions   = "predictions"
-	Queries       = "queries"
-	Rejections    = "rejections"
-	Scans         = "scans"
-	Shadow        = "shadow"
-	ToolCalls     = "toolcalls"
-	Usages        = "usage"
-	Weeks         = "weeks"
+	Abductions     = "abductions"
+	Beliefs        = "beliefs"
+	Blobs          = "blobs"
+	Canaries       = "canaries"
+	Cases          = "cases"
+	Claims         = "claims"
+	Contradictions = "contradictions"
+	Decisions      = "decisions"
+	Episodes       = "episodes"
+	Experiments    = "experiments"
+	Findings       = "findings"
+	Graph          = "graph"
+	IDs            = "ids"
+	Labels         = "labels"
+	Offers         = "offers"
+	Opportunities  = "opportunities"
+	Predictions    = "predictions"
+	Queries        = "queries"
+	Rejections     = "rejections"
+	Results        = "results"
+	Runs           = "runs"
+	Scans          = "scans"
+	Shadow         = "shadow"
+	ToolCalls      = "toolcalls"
+	Usages         = "usage"
+	Weeks          = "weeks"
 )
 
 // Roles whose word decides something here.
@@ -61,11 +73,16 @@ const (
 // logger refuses such events; one that is in the ledger all the same is parked.
 var ErrRole = errors.New("role may not write this type")
 
+// forbidden is ErrRole for a record.
+func forbidden(r *projector.Record) error {
+	return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+}
+
 // All are the projections of this package.
 func All() []projector.Projection {
 	return []projector.Projection{
-		blobs{}, canaries{}, claims{}, episodes{}, experiments{}, ids{}, opportunities{}, predictions{}, queries{}, rejections{},
-		scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
+		abductions{}, beliefs{}, blobs{}, canaries{}, cases{}, claims{}, contradictions{}, decisions{}, episodes{}, experiments{}, findings{}, graph{},
+		ids{}, labels{}, offers{}, opportunities{}, predictions{}, queries{}, rejections{}, results{}, runs{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
 	}
 }
 
@@ -102,6 +119,14 @@ func deref(s *string) string {
 		return ""
 	}
 	return *s
+}
+
+// stated tells what is not known, "", from all that is, for keys.
+func stated(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return "=" + *s
 }
 
 // places are the namespaces in which a projection has anything, in the order of
@@ -237,15 +262,29 @@ func observer(r *projector.Record) bool {
 
 // Found is everything that one identifier names.
 type Found struct {
-	Events        []ledger.Seq      `json:"events"`
-	Claims        []FoundClaim      `json:"claims"`
-	Predictions   []FoundPrediction `json:"predictions"`
-	Opportunities []Opportunity     `json:"opportunities"`
-	Experiments   []Experiment      `json:"experiments"`
-	ToolCalls     []ToolCall        `json:"tool_calls"`
-	Hypotheses    []HypothesisSet   `json:"hypotheses"`
-	Queries       []Query           `json:"queries"`
-	Canaries      []FoundCanary     `json:"canaries"`
+	Events           []ledger.Seq         `json:"events"`
+	Claims           []FoundClaim         `json:"claims"`
+	Predictions      []FoundPrediction    `json:"predictions"`
+	Opportunities    []Opportunity        `json:"opportunities"`
+	Experiments      []Experiment         `json:"experiments"`
+	ToolCalls        []ToolCall           `json:"tool_calls"`
+	Hypotheses       []HypothesisSet      `json:"hypotheses"`
+	Queries          []Query              `json:"queries"`
+	Canaries         []FoundCanary        `json:"canaries"`
+	Edges            []FoundEdge          `json:"edges,omitzero"`
+	Beliefs          []FoundBelief        `json:"beliefs,omitzero"`
+	Challenges       []Challenge          `json:"challenges,omitzero"`
+	Transforms       []Transform          `json:"transforms,omitzero"`
+	Contradictions   []FoundContradiction `json:"contradictions,omitzero"`
+	Findings         []FoundFinding       `json:"findings,omitzero"`
+	Runs             []FoundRun           `json:"runs,omitzero"`
+	Cohorts          []Cohort             `json:"cohorts,omitzero"`
+	Cases            []Case               `json:"cases,omitzero"`
+	Preregistrations []Preregistration    `json:"preregistrations,omitzero"`
+	Decisions        []Decision           `json:"decisions,omitzero"`
+	Approvals        []Approval           `json:"approvals,omitzero"`
+	Abductions       []Abduction          `json:"abductions,omitzero"`
+	Probes           []Probe              `json:"probes,omitzero"`
 }
 
 // FoundClaim is a claim with everything that happened to it.
@@ -263,11 +302,14 @@ type FoundPrediction struct {
 // Empty says that the identifier names nothing.
 func (f *Found) Empty() bool {
 	return len(f.Events)+len(f.Claims)+len(f.Predictions)+len(f.Opportunities)+len(f.Experiments)+len(f.ToolCalls)+
-		len(f.Hypotheses)+len(f.Queries)+len(f.Canaries) == 0
+		len(f.Hypotheses)+len(f.Queries)+len(f.Canaries)+
+		len(f.Edges)+len(f.Beliefs)+len(f.Challenges)+len(f.Transforms)+
+		len(f.Contradictions)+len(f.Findings)+len(f.Runs)+len(f.Cohorts)+len(f.Cases)+
+		len(f.Preregistrations)+len(f.Decisions)+len(f.Approvals)+len(f.Abductions)+len(f.Probes) == 0
 }
 
-// Find looks an event, claim, prediction, opportunity, experiment, tool call,
-// set of hypotheses, query or canary id up in all namespaces.
+// Find looks an id up in all namespaces: of an event, or of anything that Found
+// has a list for.
 func Find(s *projector.State, id string) (f Found, err error) {
 	steps := []func() error{
 		func() (err error) { f.Events, err = FindEvent(s, id); return err },
@@ -279,6 +321,20 @@ func Find(s *projector.State, id string) (f Found, err error) {
 		func() (err error) { f.Hypotheses, err = FindHypotheses(s, id); return err },
 		func() (err error) { f.Queries, err = FindQuery(s, id); return err },
 		func() (err error) { f.Canaries, err = findCanaries(s, id); return err },
+		func() (err error) { f.Edges, err = FindEdge(s, id); return err },
+		func() (err error) { f.Beliefs, err = FindBelief(s, id); return err },
+		func() (err error) { f.Challenges, err = FindChallenge(s, id); return err },
+		func() (err error) { f.Transforms, err = FindTransform(s, id); return err },
+		func() (err error) { f.Contradictions, err = FindContradiction(s, id); return err },
+		func() (err error) { f.Findings, err = FindFinding(s, id); return err },
+		func() (err error) { f.Runs, err = FindRun(s, id); return err },
+		func() (err error) { f.Cohorts, err = FindCohort(s, id); return err },
+		func() (err error) { f.Cases, err = FindCase(s, id); return err },
+		func() (err error) { f.Preregistrations, err = FindPreregistration(s, id); return err },
+		func() (err error) { f.Decisions, err = FindDecision(s, id); return err },
+		func() (err error) { f.Approvals, err = FindApproval(s, id); return err },
+		func() (err error) { f.Abductions, err = FindAbduction(s, id); return err },
+		func() (err error) { f.Probes, err = FindProbe(s, id); return err },
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {

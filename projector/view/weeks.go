@@ -56,7 +56,7 @@ func (weeks) Apply(b *projector.Batch, r *projector.Record) error {
 
 func closeWeek(b *projector.Batch, r *projector.Record, d *events.WeekClosed) error {
 	if r.Role() != roleLogger {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	start, okStart := events.Time(&d.Start)
 	end, okEnd := events.Time(&d.End)
@@ -76,7 +76,7 @@ func closeWeek(b *projector.Batch, r *projector.Record, d *events.WeekClosed) er
 
 func sampled(b *projector.Batch, r *projector.Record, d *events.AuditSampled) error {
 	if r.Role() != roleOperator {
-		return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
+		return forbidden(r)
 	}
 	a, ok := projector.Edit[Audit](b, key(auditKind, d.Namespace, d.Week))
 	if ok {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -207,12 +206,12 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		return out, err
 	})
 	handle(mux, "GET /list", func(r *http.Request) (out any, err error) {
-		limit, err := strconv.Atoi(r.FormValue("limit"))
+		q, err := parseListQuery(r)
 		if err != nil {
-			return nil, &httpError{http.StatusBadRequest, fmt.Errorf("limit: %w", err)}
+			return nil, err
 		}
 		err = p.Runner().View(func(s *projector.State) error {
-			out, err = List(p.cfg.Dir, s, r.FormValue("kind"), r.FormValue("namespace"), limit)
+			out, err = List(p.cfg.Dir, s, q)
 			return err
 		})
 		return out, err
