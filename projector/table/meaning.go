@@ -4,18 +4,38 @@ package table
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"reflect"
 	"strings"
 )
 
 // meaningOf is what the comment at the member in its Go type says or, where
-// there is none, what common says of its name.
+// there is none, what common says of its name, or what the name's end says.
 func meaningOf(t reflect.Type, goName, name string) string {
 	if m := meanings[path.Base(t.PkgPath())+"."+t.Name()+"."+goName]; m != "" {
 		return m
 	}
-	return cmp.Or(common[t.Name()+"."+name], common[name])
+	return cmp.Or(common[t.Name()+"."+name], common[name], ending(name))
+}
+
+// endings say what the members are whose name ends so.
+var endings = []struct{ suffix, meaning string }{
+	{"_id", "id of the %s"},
+	{"_ids", "ids of the %s"},
+	{"_sha256", "hex SHA-256 of the %s"},
+	{"_ref", "hash that names the content of the %s"},
+	{"_version", "version of the %s"},
+	{"_commit", "commit of the %s"},
+}
+
+func ending(name string) string {
+	for _, e := range endings {
+		if rest, ok := strings.CutSuffix(name, e.suffix); ok {
+			return fmt.Sprintf(e.meaning, strings.ReplaceAll(rest, "_", " "))
+		}
+	}
+	return ""
 }
 
 func firstSentence(s string) string {
