@@ -18,7 +18,10 @@ func TestListOrphansMerges(t *testing.T) {
 	fold(t, l, func(s *projector.State) {
 		var want, got []view.Orphan
 		projections := 0
-		for _, p := range []string{view.Canaries, view.Claims, view.Experiments, view.Predictions, view.Queries} {
+		for _, p := range []string{
+			view.Abductions, view.Beliefs, view.Canaries, view.Cases, view.Claims, view.Contradictions, view.Decisions,
+			view.Experiments, view.Findings, view.Graph, view.Predictions, view.Queries, view.Results, view.Runs,
+		} {
 			before := len(want)
 			err := view.Orphans(s, p, prod, func(o *view.Orphan) error { want = append(want, *o); return nil })
 			if err != nil {
