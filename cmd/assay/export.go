@@ -10,13 +10,20 @@ import (
 )
 
 type exportCmd struct {
+	Tiles   exportTilesCmd   `cmd:"" default:"withargs" help:"Write records and Merkle tree as C2SP tlog-tiles, which other tools can check. The word may be left out."`
+	Parquet exportParquetCmd `cmd:"" help:"Write events and views as tables: a directory of Parquet files."`
+	JSONL   exportJSONLCmd   `cmd:"" name:"jsonl" help:"Write events and views as tables: a directory of files with one JSON object a line."`
+	SQLite  exportSQLiteCmd  `cmd:"" name:"sqlite" help:"Write events and views as tables of one SQLite database."`
+}
+
+type exportTilesCmd struct {
 	evidenceFlags
 	To         string `arg:"" name:"to" help:"Directory to write to; an export that is there is continued." type:"path" placeholder:"EXPORT"`
 	Key        string `help:"Pinned verifier key, or a file that holds it. Default: DIR/logger/key.pub." placeholder:"KEY"`
 	Checkpoint string `help:"File with the signed checkpoint to export up to. Default: the newest in DIR/logger/checkpoint." type:"existingfile" placeholder:"FILE"`
 }
 
-func (c *exportCmd) Run(a *app) error {
+func (c *exportTilesCmd) Run(a *app) error {
 	// The checkpoint first: what it signs is in the ledger when that is opened.
 	cp, err := node.NewestCheckpoint(node.AnchorConfig{Dir: a.dir, Key: c.Key, Checkpoint: c.Checkpoint})
 	if err != nil {
@@ -45,7 +52,7 @@ func (c *exportCmd) Run(a *app) error {
 }
 
 type fsckCmd struct {
-	Export string `arg:"" help:"Directory that the command export, or another log, wrote." type:"existingdir" placeholder:"EXPORT"`
+	Export string `arg:"" help:"Directory of tiles that the command export, or another log, wrote." type:"existingdir" placeholder:"EXPORT"`
 	Key    string `help:"Pinned verifier key, or a file that holds it. Default: DIR/logger/key.pub." placeholder:"KEY" xor:"key"`
 	Pin    string `help:"Take the key, and a head that the export must go on from, from this file of verify." type:"existingfile" placeholder:"FILE" xor:"key"`
 }

@@ -74,7 +74,7 @@ type cli struct {
 	Verify      verifyCmd      `cmd:"" help:"Check every link, the Merkle root and the checkpoints."`
 	Prove       proveCmd       `cmd:"" help:"Write the proof that a record is in the log, or that the log only grew."`
 	Check       checkCmd       `cmd:"" help:"Check a proof file offline, with nothing but the log's public key."`
-	Export      exportCmd      `cmd:"" help:"Write records and Merkle tree as files that other tools can check (C2SP tlog-tiles)."`
+	Export      exportCmd      `cmd:"" help:"Write the ledger as files: C2SP tlog-tiles that other tools can check, or tables for analysts."`
 	Fsck        fsckCmd        `cmd:"" help:"Check an export from its files alone."`
 	Replay      replayCmd      `cmd:"" help:"Rebuild every view from record 1 and compare the digest."`
 	Snapshot    snapshotCmd    `cmd:"" help:"Write the running views to DIR/snapshots; replay --to compares with it."`

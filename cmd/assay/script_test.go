@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -42,6 +44,7 @@ func TestScripts(t *testing.T) {
 			"code":  exitsWith,
 			"ready": waitReady,
 			"flip":  flipFile,
+			"sql":   querySQLite,
 
 			"freeport":  freePort,
 			"witnessed": waitWitnessed,
@@ -124,6 +127,36 @@ func waitWitnessed(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	ts.Fatalf("not witnessed: %v %+v", err, st.Logger)
+}
+
+// sql FILE QUERY: prints the rows, their values separated by |.
+func querySQLite(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql file query")
+	}
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer db.Close()
+	rows, err := db.Query(args[1])
+	ts.Check(err)
+	defer rows.Close()
+	names, err := rows.Columns()
+	ts.Check(err)
+	values, refs := make([]any, len(names)), make([]any, len(names))
+	for i := range values {
+		refs[i] = &values[i]
+	}
+	for rows.Next() {
+		ts.Check(rows.Scan(refs...))
+		for i, v := range values {
+			if i > 0 {
+				fmt.Fprint(ts.Stdout(), "|")
+			}
+			fmt.Fprint(ts.Stdout(), v)
+		}
+		fmt.Fprintln(ts.Stdout())
+	}
+	ts.Check(rows.Err())
 }
 
 // flip FILE TEXT: changes one bit of the only place in a file that has TEXT.

@@ -17,7 +17,7 @@ import (
 type evidenceFlags struct {
 	NATS     string `name:"nats" help:"Read from the broker at this address." placeholder:"URL"`
 	CredsDir string `help:"Directory with the credential service.read-operator, for --nats. Default: DIR/creds." type:"path" placeholder:"DIR"`
-	Export   string `help:"Read a directory that the command export wrote instead." type:"existingdir" placeholder:"EXPORT"`
+	Export   string `help:"Read the tiles that the command export wrote instead." type:"existingdir" placeholder:"EXPORT"`
 	File     string `help:"Read a plain export (tail --raw --from 1) instead." type:"existingfile" placeholder:"FILE"`
 }
 

@@ -32,6 +32,7 @@ var rooms = map[string][]string{
 	"projector":           {"events", "ledger", "internal"},
 	"projector/view":      {"projector", "events", "ledger", "internal"},
 	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal", "internal/stats"},
+	"projector/table":     {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
 	"resolver/criterion":  {"ledger", "schema"},
 	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},
@@ -51,6 +52,8 @@ var libraries = map[string][]string{
 	"github.com/nats-io/nats-server": {"ledger/broker", "bench"},
 	"gonum.org/v1/gonum":             {"internal/stats", "bench"},
 	"github.com/prometheus":          {"cmd/internal/metrics", "resolver/telemetry"},
+	"github.com/parquet-go":          {"projector/table/files"},
+	"modernc.org/sqlite":             {"projector/table/files"},
 	"encoding/json":                  {"ledger/broker"}, // the door reads a CONNECT as the server does
 }
 

@@ -3,8 +3,9 @@ package view
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
 
+	"assay/internal/kv"
 	"assay/projector"
 )
 
@@ -143,26 +144,62 @@ func ListAsOf(s *projector.State, kind, namespace string, q GraphQuery, fn func(
 	return fmt.Errorf("%w: %s as of a record", ErrKind, kind)
 }
 
-// listOrphans merges the projections' orphans by record.
+// listOrphans merges the projections' orphans by record, one of each at a time.
 func listOrphans(s *projector.State, namespace string, fn func(any) error) error {
-	var all []Orphan
+	var feeds []*orphanFeed
 	for _, p := range []string{Abductions, Beliefs, Canaries, Cases, Claims, Contradictions, Decisions, Experiments, Findings, Graph, Predictions, Queries, Results, Runs} {
-		err := Orphans(s, p, namespace, func(o *Orphan) error {
-			all = append(all, *o)
+		f := newOrphanFeed(s, p, namespace)
+		defer f.stop()
+		feeds = append(feeds, f)
+	}
+	for {
+		var first *orphanFeed
+		for _, f := range feeds {
+			if f.err != nil {
+				return f.err
+			}
+			if f.more && (first == nil || f.head.Seq < first.head.Seq) {
+				first = f
+			}
+		}
+		if first == nil {
+			return nil
+		}
+		if err := fn(first.head); err != nil {
+			return err
+		}
+		first.advance()
+	}
+}
+
+// orphanFeed is the orphans of one projection, with the first that was not taken.
+type orphanFeed struct {
+	head *Orphan
+	err  error // that ended it
+	more bool  // there is a head, or an error
+
+	next func() (*Orphan, error, bool)
+	stop func()
+}
+
+func newOrphanFeed(s *projector.State, projection, namespace string) *orphanFeed {
+	f := &orphanFeed{}
+	f.next, f.stop = iter.Pull2(func(yield func(*Orphan, error) bool) {
+		err := Orphans(s, projection, namespace, func(o *Orphan) error {
+			if !yield(o, nil) {
+				return kv.ErrStop
+			}
 			return nil
 		})
 		if err != nil {
-			return err
+			yield(nil, err)
 		}
-	}
-	slices.SortStableFunc(all, func(a, b Orphan) int { return int(a.Seq) - int(b.Seq) })
-	for i := range all {
-		if err := fn(&all[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	f.advance()
+	return f
 }
+
+func (f *orphanFeed) advance() { f.head, f.err, f.more = f.next() }
 
 func listSequences(s *projector.State, namespace string, fn func(any) error) error {
 	return list(s, Episodes, func(v *SourceSequence) error { return fn(v) }, sourceKind, namespace)

@@ -14,7 +14,7 @@ var (
 	// ErrNotThere means that the ledger holds no such record.
 	ErrNotThere = errors.New("the ledger holds no such record")
 	// ErrOtherRecords means that the records are not those that the checkpoint
-	// signs, so that nothing can be proved with it: run verify.
+	// signs, so that nothing can be proved or exported with it: run verify.
 	ErrOtherRecords = errors.New("the records do not hash to the signed root")
 )
 
