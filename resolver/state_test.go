@@ -453,11 +453,11 @@ func TestServiceStopsBetweenCheckpoints(t *testing.T) {
 				}
 			}
 			for last := -1; last != len(m.book.bodies); {
+				m.sign()
 				last = len(m.book.bodies)
 				if ok, err := s.Advance(t.Context()); err != nil || !ok {
 					rt.Fatal(ok, err)
 				}
-				m.sign()
 			}
 			return m.book.bodies
 		}
