@@ -42,7 +42,7 @@ type idKey struct {
 }
 
 func openIndex(dir string, cfg *Config) (*index, error) {
-	db, err := kv.Open(dir, kv.Options{Logger: cfg.Log, FS: cfg.IndexFS})
+	db, err := kv.Open(dir, kv.Options{Logger: cfg.Log, FS: cfg.IndexFS, WrittenMore: true})
 	if err != nil {
 		return nil, fmt.Errorf("logger index: %w", err)
 	}
