@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -127,20 +128,41 @@ func TestStopDuringDelivery(t *testing.T) {
 }
 
 // What the intake refuses for good ends the service also when it was under way
-// beside the fold.
+// beside the fold. The fold is not saved behind it, so that the next start calls for
+// it again.
 func TestRefusalDuringDelivery(t *testing.T) {
 	m := newMemory(t)
-	for i := range 3 * maxMessage {
+	const n = 3 * maxMessage
+	for i := range n {
 		m.book.predict(0, fmt.Sprint("p", i), low)
 	}
 	m.sign()
-	s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
-	s.cfg.Publisher = publisherFunc(func(_ context.Context, raws ...[]byte) []error {
+	blobs, state := mustBlobs(t), filepath.Join(t.TempDir(), "state")
+	s := serviceOf(t, m, blobs, testRegistry(t))
+	s.cfg.State = state
+	var refused []byte // the first event that came
+	s.cfg.Publisher = publisherFunc(func(ctx context.Context, raws ...[]byte) []error {
+		if refused == nil {
+			refused = raws[0]
+		}
+		if !bytes.Equal(raws[0], refused) {
+			return m.Publish(ctx, raws...)
+		}
 		errs := make([]error, len(raws))
 		errs[0] = ErrRefused
+		for i := range errs[1:] {
+			errs[1+i] = errLost
+		}
 		return errs
 	})
-	if _, err := s.Advance(t.Context()); !errors.Is(err, ErrRefused) {
-		t.Errorf("%v, want ErrRefused", err)
+	if err := s.Run(t.Context()); !errors.Is(err, ErrRefused) {
+		t.Fatalf("%v, want ErrRefused", err)
 	}
+	wantArmed(t, m, 0)
+	again := serviceOf(t, m, blobs, testRegistry(t))
+	again.cfg.State = state
+	if ok, err := again.Advance(t.Context()); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	wantArmed(t, m, n)
 }
