@@ -19,6 +19,17 @@ type publisherFunc func(ctx context.Context, raws ...[]byte) []error
 
 func (f publisherFunc) Publish(ctx context.Context, raws ...[]byte) []error { return f(ctx, raws...) }
 
+// toArm is a ledger with n predictions, p0 and so on, each of which is to be armed.
+func toArm(t *testing.T, n int) *memory {
+	t.Helper()
+	m := newMemory(t)
+	for i := range n {
+		m.book.predict(0, fmt.Sprint("p", i), low)
+	}
+	m.sign()
+	return m
+}
+
 // armings are the predictions that a ledger says are armed, in its order.
 func armings(t *testing.T, m *memory) (ids []string) {
 	t.Helper()
@@ -51,12 +62,8 @@ func wantArmed(t *testing.T, m *memory, n int) {
 
 // While a message is under way the fold goes on, until another one is full.
 func TestFoldGoesOnDuringDelivery(t *testing.T) {
-	m := newMemory(t)
 	const n = 3 * maxMessage
-	for i := range n {
-		m.book.predict(0, fmt.Sprint("p", i), low)
-	}
-	m.sign()
+	m := toArm(t, n)
 	s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
 	first := true
 	s.cfg.Publisher = publisherFunc(func(ctx context.Context, raws ...[]byte) []error {
@@ -79,12 +86,8 @@ func TestFoldGoesOnDuringDelivery(t *testing.T) {
 // A stop cuts a delivery off. What it had not brought to the ledger is sent once
 // more, the fold is saved behind it, and the next start goes on from there.
 func TestStopDuringDelivery(t *testing.T) {
-	m := newMemory(t)
 	const n = 5 * maxMessage
-	for i := range n {
-		m.book.predict(0, fmt.Sprint("p", i), low)
-	}
-	m.sign()
+	m := toArm(t, n)
 	blobs, state := mustBlobs(t), filepath.Join(t.TempDir(), "state")
 	s := serviceOf(t, m, blobs, testRegistry(t))
 	s.cfg.State = state
@@ -131,12 +134,8 @@ func TestStopDuringDelivery(t *testing.T) {
 // beside the fold. The fold is not saved behind it, so that the next start calls for
 // it again.
 func TestRefusalDuringDelivery(t *testing.T) {
-	m := newMemory(t)
 	const n = 3 * maxMessage
-	for i := range n {
-		m.book.predict(0, fmt.Sprint("p", i), low)
-	}
-	m.sign()
+	m := toArm(t, n)
 	blobs, state := mustBlobs(t), filepath.Join(t.TempDir(), "state")
 	s := serviceOf(t, m, blobs, testRegistry(t))
 	s.cfg.State = state
