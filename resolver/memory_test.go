@@ -113,6 +113,31 @@ func (m *memory) sign() {
 	m.signed = len(m.book.bodies)
 }
 
+// take records what another ledger has, and signs it.
+func (m *memory) take(body []byte) {
+	rec, err := ledger.ParseRecord(body)
+	if err != nil {
+		m.book.t.Fatal(err)
+	}
+	m.now = max(m.now, rec.RecordedAt.Sub(epoch).Seconds())
+	m.book.event(rec.RecordedAt, rec.Principal, rec.Event)
+	m.sign()
+}
+
+// catchUp has s fold all records, also those that it writes: they are under the
+// next checkpoint.
+func (m *memory) catchUp(s *Service) {
+	for {
+		if ok, err := s.Advance(context.Background()); err != nil || !ok {
+			m.book.t.Fatal(ok, err)
+		}
+		if m.signed == len(m.book.bodies) {
+			return
+		}
+		m.sign()
+	}
+}
+
 // send puts a batch into the buffer.
 func (m *memory) send(arrived float64, samples ...criterion.Sample) {
 	raw, err := telemetry.EncodeBatch("b", samples)

@@ -27,7 +27,8 @@ type outbox struct {
 	delivery chan delivery // of those under way; nil without any
 }
 
-// delivery is how one ended: with what is left, and why that will not mend.
+// delivery is how one ended: with what the ledger does not have yet, and why that
+// will not mend.
 type delivery struct {
 	left []Emission
 	err  error
@@ -42,7 +43,8 @@ func (o *outbox) add(e Emission) {
 	o.bytes += len(e.Event)
 }
 
-// wait ends with the delivery under way. What its context cut off waits again.
+// wait ends with the delivery under way. What it left waits again: as long as that
+// is so, the fold is not saved.
 func (o *outbox) wait() error {
 	if o.delivery == nil {
 		return nil
@@ -102,7 +104,7 @@ func (s *Service) flush(ctx context.Context) error {
 }
 
 // deliver sends a list in its order, message by message, until the ledger has all
-// of it or ctx ends. An error is final.
+// of it or ctx ends, and returns what is left. An error is final.
 func (s *Service) deliver(ctx context.Context, list []Emission) (left []Emission, err error) {
 	for len(list) > 0 && ctx.Err() == nil {
 		n, size := 0, 0
@@ -112,7 +114,7 @@ func (s *Service) deliver(ctx context.Context, list []Emission) (left []Emission
 		}
 		again, err := s.send(ctx, list[:n])
 		if _, final := errors.AsType[permanent](err); final {
-			return nil, err
+			return list, err
 		}
 		if list = list[n:]; len(again) > 0 {
 			list = slices.Concat(again, list)

@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,17 @@ import (
 type publisherFunc func(ctx context.Context, raws ...[]byte) []error
 
 func (f publisherFunc) Publish(ctx context.Context, raws ...[]byte) []error { return f(ctx, raws...) }
+
+// toArm is a ledger with n predictions, p0 and so on, each of which is to be armed.
+func toArm(t *testing.T, n int) *memory {
+	t.Helper()
+	m := newMemory(t)
+	for i := range n {
+		m.book.predict(0, fmt.Sprint("p", i), low)
+	}
+	m.sign()
+	return m
+}
 
 // armings are the predictions that a ledger says are armed, in its order.
 func armings(t *testing.T, m *memory) (ids []string) {
@@ -50,12 +62,8 @@ func wantArmed(t *testing.T, m *memory, n int) {
 
 // While a message is under way the fold goes on, until another one is full.
 func TestFoldGoesOnDuringDelivery(t *testing.T) {
-	m := newMemory(t)
 	const n = 3 * maxMessage
-	for i := range n {
-		m.book.predict(0, fmt.Sprint("p", i), low)
-	}
-	m.sign()
+	m := toArm(t, n)
 	s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
 	first := true
 	s.cfg.Publisher = publisherFunc(func(ctx context.Context, raws ...[]byte) []error {
@@ -78,12 +86,8 @@ func TestFoldGoesOnDuringDelivery(t *testing.T) {
 // A stop cuts a delivery off. What it had not brought to the ledger is sent once
 // more, the fold is saved behind it, and the next start goes on from there.
 func TestStopDuringDelivery(t *testing.T) {
-	m := newMemory(t)
 	const n = 5 * maxMessage
-	for i := range n {
-		m.book.predict(0, fmt.Sprint("p", i), low)
-	}
-	m.sign()
+	m := toArm(t, n)
 	blobs, state := mustBlobs(t), filepath.Join(t.TempDir(), "state")
 	s := serviceOf(t, m, blobs, testRegistry(t))
 	s.cfg.State = state
@@ -127,20 +131,37 @@ func TestStopDuringDelivery(t *testing.T) {
 }
 
 // What the intake refuses for good ends the service also when it was under way
-// beside the fold.
+// beside the fold. The fold is not saved behind it, so that the next start calls for
+// it again.
 func TestRefusalDuringDelivery(t *testing.T) {
-	m := newMemory(t)
-	for i := range 3 * maxMessage {
-		m.book.predict(0, fmt.Sprint("p", i), low)
-	}
-	m.sign()
-	s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
-	s.cfg.Publisher = publisherFunc(func(_ context.Context, raws ...[]byte) []error {
+	const n = 3 * maxMessage
+	m := toArm(t, n)
+	blobs, state := mustBlobs(t), filepath.Join(t.TempDir(), "state")
+	s := serviceOf(t, m, blobs, testRegistry(t))
+	s.cfg.State = state
+	var refused []byte // the first event that came
+	s.cfg.Publisher = publisherFunc(func(ctx context.Context, raws ...[]byte) []error {
+		if refused == nil {
+			refused = raws[0]
+		}
+		if !bytes.Equal(raws[0], refused) {
+			return m.Publish(ctx, raws...)
+		}
 		errs := make([]error, len(raws))
 		errs[0] = ErrRefused
+		for i := range errs[1:] {
+			errs[1+i] = errLost
+		}
 		return errs
 	})
-	if _, err := s.Advance(t.Context()); !errors.Is(err, ErrRefused) {
-		t.Errorf("%v, want ErrRefused", err)
+	if err := s.Run(t.Context()); !errors.Is(err, ErrRefused) {
+		t.Fatalf("%v, want ErrRefused", err)
 	}
+	wantArmed(t, m, 0)
+	again := serviceOf(t, m, blobs, testRegistry(t))
+	again.cfg.State = state
+	if ok, err := again.Advance(t.Context()); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	wantArmed(t, m, n)
 }

@@ -19,32 +19,19 @@ import (
 func written(t fataler, source *book, blobs Blobs, advance func(m *memory)) *memory {
 	m := newMemory(t)
 	for _, body := range source.bodies {
-		rec, err := ledger.ParseRecord(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.now = max(m.now, rec.RecordedAt.Sub(epoch).Seconds())
-		m.book.event(rec.RecordedAt, rec.Principal, rec.Event)
-		m.sign()
+		m.take(body)
 		advance(m)
 	}
 	return m
 }
 
-func catchUp(t testing.TB, rt fataler, s **Service, blobs Blobs) func(m *memory) {
+// catchUp has the service, made with the first ledger, keep up with it.
+func catchUp(t testing.TB, s **Service, blobs Blobs) func(m *memory) {
 	return func(m *memory) {
 		if *s == nil {
 			*s = serviceOf(t, m, blobs, testRegistry(t))
 		}
-		for {
-			if ok, err := (*s).Advance(t.Context()); err != nil || !ok {
-				rt.Fatal(ok, err)
-			}
-			if m.signed == len(m.book.bodies) {
-				return
-			}
-			m.sign()
-		}
+		m.catchUp(*s)
 	}
 }
 
@@ -60,7 +47,7 @@ func TestReplayFindsTheSame(t *testing.T) {
 		source := genBook(rt)
 		copyBlobs(rt, source, blobs)
 		var s *Service
-		m := written(rt, source, blobs, catchUp(t, rt, &s, blobs))
+		m := written(rt, source, blobs, catchUp(t, &s, blobs))
 		n := ledger.Seq(len(m.book.bodies))
 		for _, to := range []ledger.Seq{0, ledger.Seq(rapid.IntRange(1, int(n)).Draw(rt, "to"))} {
 			r, err := replayOf(t, m, blobs, to)
@@ -190,7 +177,7 @@ func TestReplayNamesDifferences(t *testing.T) {
 			b := source(t)
 			copyBlobs(t, b, blobs)
 			var s *Service
-			m := written(t, b, blobs, catchUp(t, t, &s, blobs))
+			m := written(t, b, blobs, catchUp(t, &s, blobs))
 			to := ledger.Seq(0)
 			if tc.before {
 				to = amendedAt(t, m) - 1
@@ -222,7 +209,7 @@ func TestReplayWithoutEvidence(t *testing.T) {
 	confirmedBy60(b)
 	copyBlobs(t, b, blobs)
 	var s *Service
-	m := written(t, b, blobs, catchUp(t, t, &s, blobs))
+	m := written(t, b, blobs, catchUp(t, &s, blobs))
 
 	if _, err := replayOf(t, m, make(memoryBlobs), 0); !errors.Is(err, ErrEvidence) || !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("%v, want ErrEvidence", err)
@@ -264,7 +251,7 @@ func TestRefoldSkipsWhatIsFinal(t *testing.T) {
 	b.seal(7*days+166, 7*days+165, ticks(7*days+105, 7*days+160, 1)...)
 	copyBlobs(t, b, blobs)
 	var s *Service
-	m := written(t, b, blobs, catchUp(t, t, &s, blobs))
+	m := written(t, b, blobs, catchUp(t, &s, blobs))
 
 	again := serviceOf(t, m, blobs, testRegistry(t))
 	if ok, err := again.Advance(t.Context()); !ok || err != nil {
@@ -303,7 +290,7 @@ func TestOtherEnginesStand(t *testing.T) {
 	confirmedBy60(b)
 	copyBlobs(t, b, blobs)
 	var s *Service
-	m := written(t, b, blobs, catchUp(t, t, &s, blobs))
+	m := written(t, b, blobs, catchUp(t, &s, blobs))
 	rewrite(t, m, events.TypePredictionResolved, func(r *events.PredictionResolved, _ *events.PredictionResolutionAmended) {
 		r.Engine, r.Verdict = "criterion/1", Refuted
 	})

@@ -76,6 +76,26 @@ func TestSourcesTakeTurns(t *testing.T) {
 	}
 }
 
+// They do so at the default pace too.
+func TestSourcesTakeTurnsByDefault(t *testing.T) {
+	m := newMemory(t)
+	s, err := NewService(ServiceConfig{Ledger: m, Publisher: m, Blobs: mustBlobs(t), Registry: testRegistry(t), Buffer: memoryBuffer{m}, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	phases := make(map[time.Duration]string)
+	for name, sealer := range s.sealers {
+		phase := sealer.cfg.Phase
+		if other, taken := phases[phase]; taken || phase >= sealer.cfg.Every {
+			t.Errorf("%s ends %v behind each %v, as %q does", name, phase, sealer.cfg.Every, other)
+		}
+		phases[phase] = name
+	}
+	if len(phases) < 3 {
+		t.Errorf("phases %v", phases)
+	}
+}
+
 func TestCutter(t *testing.T) {
 	cfg := SealerConfig{TelemetrySource: "s", Registry: testRegistry(t), Every: 10 * time.Second, MaxSamples: 5}
 	c := newCutter(cfg, cursor{})

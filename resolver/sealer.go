@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,9 @@ var (
 type Publisher interface {
 	Publish(ctx context.Context, events ...[]byte) []error
 }
+
+// sealEvery is the default of SealerConfig.Every.
+const sealEvery = time.Second
 
 // SealerConfig is one source's sealer.
 type SealerConfig struct {
@@ -177,9 +181,7 @@ type Sealer struct {
 
 // NewSealer makes a sealer; Observe tells it where the ledger stands before Run.
 func NewSealer(cfg SealerConfig) *Sealer {
-	if cfg.Every == 0 {
-		cfg.Every = time.Second
-	}
+	cfg.Every = cmp.Or(cfg.Every, sealEvery)
 	if cfg.MaxSamples == 0 {
 		cfg.MaxSamples = 10_000
 	}

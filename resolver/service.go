@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,11 +177,11 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 	s := &Service{cfg: cfg, sealers: make(map[string]*Sealer), saveEvery: saveEvery}
 	s.reset()
 	if cfg.Buffer != nil {
-		sources := cfg.Registry.Sources()
+		sources, every := cfg.Registry.Sources(), cmp.Or(cfg.SealEvery, sealEvery)
 		for i, source := range sources {
 			s.sealers[source] = NewSealer(SealerConfig{
 				TelemetrySource: source, Registry: cfg.Registry, Buffer: cfg.Buffer, Blobs: cfg.Blobs, Publisher: cfg.Publisher,
-				Source: cfg.Source, Every: cfg.SealEvery, Phase: cfg.SealEvery * time.Duration(i) / time.Duration(len(sources)),
+				Source: cfg.Source, Every: every, Phase: every * time.Duration(i) / time.Duration(len(sources)),
 				MaxSamples: cfg.SealMaxSamples, Log: cfg.Log,
 			})
 		}

@@ -51,25 +51,11 @@ func TestServiceRestarts(t *testing.T) {
 			m := newMemory(rt)
 			s := serviceOf(t, m, blobs, r)
 			for _, body := range source.bodies {
-				rec, err := ledger.ParseRecord(body)
-				if err != nil {
-					rt.Fatal(err)
-				}
-				m.now = max(m.now, rec.RecordedAt.Sub(epoch).Seconds())
-				m.book.event(rec.RecordedAt, rec.Principal, rec.Event)
-				m.sign()
+				m.take(body)
 				if restarts && rapid.IntRange(0, 3).Draw(rt, "restart") == 0 {
 					s = serviceOf(t, m, blobs, r)
 				}
-				for { // its own records are under the next checkpoint
-					if ok, err := s.Advance(t.Context()); err != nil || !ok {
-						rt.Fatal(ok, err)
-					}
-					if m.signed == len(m.book.bodies) {
-						break
-					}
-					m.sign()
-				}
+				m.catchUp(s)
 				if s.Differed() != 0 {
 					rt.Fatal("a restart made other bytes")
 				}
@@ -277,12 +263,8 @@ func TestServiceRun(t *testing.T) {
 // What a checkpoint calls for is published together and in order, whatever
 // fails meanwhile; its records are read once.
 func TestServicePublishesTogether(t *testing.T) {
-	m := newMemory(t)
 	const n = 2*maxMessage + 10
-	for i := range n {
-		m.book.predict(0, fmt.Sprint("p", i), low)
-	}
-	m.sign()
+	m := toArm(t, n)
 	m.failing, m.stored = 3, true
 	s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
 	if ok, err := s.Advance(t.Context()); !ok || err != nil {
@@ -291,19 +273,7 @@ func TestServicePublishesTogether(t *testing.T) {
 	if len(m.book.bodies) != 2*n {
 		t.Fatalf("%d records, want %d", len(m.book.bodies), 2*n)
 	}
-	for i, body := range m.book.bodies[n:] {
-		rec, err := ledger.ParseRecord(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ev, err := events.Decode(rec.Event)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d, ok := ev.Data.(*events.PredictionArmed); !ok || d.PredID != fmt.Sprint("p", i) {
-			t.Fatalf("event %d is %+v", i, ev.Data)
-		}
-	}
+	wantArmed(t, m, n)
 	if m.calls != 4 { // two full ones, the rest, and again what failed of the first
 		t.Errorf("%d messages to the intake", m.calls)
 	}

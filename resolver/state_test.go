@@ -197,13 +197,7 @@ func TestServiceResumes(t *testing.T) {
 			}
 			s, old := start(), []byte(nil)
 			for _, body := range source.bodies {
-				rec, err := ledger.ParseRecord(body)
-				if err != nil {
-					rt.Fatal(err)
-				}
-				m.now = max(m.now, rec.RecordedAt.Sub(epoch).Seconds())
-				m.book.event(rec.RecordedAt, rec.Principal, rec.Event)
-				m.sign()
+				m.take(body)
 				restart := 2
 				if path != "" {
 					restart = rapid.IntRange(0, 9).Draw(rt, "restart")
@@ -225,15 +219,7 @@ func TestServiceResumes(t *testing.T) {
 						}
 					}
 				}
-				for { // its own records are under the next checkpoint
-					if ok, err := s.Advance(t.Context()); err != nil || !ok {
-						rt.Fatal(ok, err)
-					}
-					if m.signed == len(m.book.bodies) {
-						break
-					}
-					m.sign()
-				}
+				m.catchUp(s)
 				if s.Differed() != 0 {
 					rt.Fatal("a restart made other bytes")
 				}

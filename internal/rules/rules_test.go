@@ -34,7 +34,7 @@ var rooms = map[string][]string{
 	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal", "internal/stats"},
 	"projector/table":     {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
-	"resolver/criterion":  {"ledger", "schema"},
+	"resolver/criterion":  {"ledger", "schema", "internal/stats"},
 	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},
 	"internal":            {"ledger"},
 	"internal/stats":      {},

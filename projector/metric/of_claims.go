@@ -122,7 +122,7 @@ var claimMetrics = []Metric{
 				if len(c.CompetingIDs) > 0 {
 					return it.putIf(true)
 				}
-				h, err := view.HypothesesBefore(p.state, c)
+				h, _, err := view.HypothesesBefore(p.state, c)
 				if err != nil || h == nil || len(h.Alternatives) < 2 {
 					return cmp.Or(err, it.putIf(false))
 				}

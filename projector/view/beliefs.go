@@ -55,6 +55,7 @@ const (
 	BeliefHeld       = "held"
 	BeliefChallenged = "challenged"
 	BeliefSuperseded = "superseded"
+	BeliefUnknown    = "unknown" // of one that is read, and that nobody recorded
 )
 
 // Challenge is one belief.challenged. Whether it called for a revision is for a
@@ -131,10 +132,7 @@ type StaleCause struct {
 	Seq      ledger.Seq `json:"seq"`   // since when
 }
 
-const (
-	statusUnknown = "unknown"
-	causeRevised  = "revised"
-)
+const causeRevised = "revised"
 
 // contentOf is the content of one version of a belief.
 type contentOf struct {
@@ -467,7 +465,7 @@ func (f believing) read(d *events.BeliefRead) {
 	n, _ := projector.Edit[BeliefRead](f.b, key(beliefReadKind, ns, projector.SeqKey(f.r.Seq)))
 	*n = BeliefRead{
 		Namespace: ns, BeliefID: d.BeliefID, Seq: f.r.Seq, RecordedAt: f.r.RecordedAt, Principal: f.r.Principal, EpisodeID: f.r.Event.EpisodeID,
-		Version: d.Version, CurrentVersion: d.CurrentVersion, PendingInvalidation: d.PendingInvalidation, Status: statusUnknown,
+		Version: d.Version, CurrentVersion: d.CurrentVersion, PendingInvalidation: d.PendingInvalidation, Status: BeliefUnknown,
 	}
 	if !known {
 		addPlace(f.b, ns)

@@ -105,9 +105,10 @@ type Rating struct {
 	Repeats     int64   `json:"repeats"`
 }
 
+// Values that decide something here.
 const (
-	ratingHarmful = "harmful"
-	causeHoldout  = "holdout"
+	RatedHarmful    = "harmful"
+	WithheldHoldout = "holdout" // cause of a finding.withheld
 	// quarantineAt is how many harmful ratings take a finding out of delivery.
 	quarantineAt = 2
 )
@@ -229,7 +230,7 @@ func withhold(b *projector.Batch, r *projector.Record, d *events.FindingWithheld
 		f.Withheld = make(map[string]int64)
 	}
 	f.Withheld[d.Cause]++
-	if d.Cause == causeHoldout {
+	if d.Cause == WithheldHoldout {
 		f.ShadowTokens.Add(d.ShadowTokens)
 	}
 }
@@ -251,7 +252,7 @@ func rate(b *projector.Batch, r *projector.Record, d *events.FindingRated) {
 		v.Undelivered = !delivered
 	}
 	n := &f.Helpful
-	if d.Rating == ratingHarmful {
+	if d.Rating == RatedHarmful {
 		n = &f.Harmful
 	}
 	if r.Role() == roleOperator {

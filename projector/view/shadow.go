@@ -226,26 +226,31 @@ func LaterSets(s *projector.State, claims projector.Page) (map[string]int64, err
 // Capture fills in what was there when the claim was made: alternatives and
 // evidence. All of it was recorded before, and the first record of each counts,
 // so that it never changes again.
-func (sc *ShadowCase) Capture(s *projector.State) error {
+func (sc *ShadowCase) Capture(s *projector.State) (err error) {
 	s, c := s.Settled(), &sc.Claim
-	p, err := projector.Load[capture](s, Shadow, key(captureKind, c.Namespace, c.ClaimID))
-	if err != nil {
-		return err
+	sc.Hypotheses, sc.Join, err = HypothesesBefore(s, c)
+	if err == nil {
+		sc.Evidence, err = EvidenceOf(s, c)
 	}
-	sc.Join = p.Join
-	if p.SetID != "" {
-		if sc.Hypotheses, err = projector.Load[HypothesisSet](s, Shadow, key(setKind, c.Namespace, p.SetID)); err != nil {
-			return err
-		}
-	}
-	sc.Evidence, err = EvidenceOf(s, c)
 	return err
+}
+
+// HypothesesBefore is the latest set of hypotheses before a claim that names it, or
+// what it answers, or is of its episode, and how it was found (ShadowCase.Join);
+// nil when there is none.
+func HypothesesBefore(s *projector.State, c *Claim) (set *HypothesisSet, join string, err error) {
+	p, err := projector.Load[capture](s, Shadow, key(captureKind, c.Namespace, c.ClaimID))
+	if err != nil || p.SetID == "" {
+		return nil, "", err
+	}
+	set, err = projector.Load[HypothesisSet](s, Shadow, key(setKind, c.Namespace, p.SetID))
+	return set, p.Join, err
 }
 
 // Follow fills in what happened since, but for LaterSets.
 func (sc *ShadowCase) Follow(s *projector.State) (err error) {
 	c := &sc.Claim
-	if sc.Predictions, err = promisesOf(s, c); err != nil {
+	if sc.Predictions, err = PromisesOf(s, c); err != nil {
 		return err
 	}
 	if c.Rechecks > 0 {
@@ -262,9 +267,9 @@ func (sc *ShadowCase) Follow(s *projector.State) (err error) {
 	return err
 }
 
-// promisesOf are the predictions made on a claim, but for those whose id another
-// prediction had first.
-func promisesOf(s *projector.State, c *Claim) (out []Prediction, err error) {
+// PromisesOf are the predictions made on a claim with what became of each, but for
+// those whose id another prediction had first.
+func PromisesOf(s *projector.State, c *Claim) (out []Prediction, err error) {
 	if c.Predictions == 0 {
 		return nil, nil
 	}

@@ -51,16 +51,14 @@ const (
 const UndecidedAfter = 7 * 24 * time.Hour
 
 // StandingOf says where a claim stands.
-func StandingOf(s *projector.State, c *Claim) (st Standing, err error) {
-	var promises []Prediction
-	if promises, err = promisesOf(s, c); err != nil {
-		return st, err
+func StandingOf(s *projector.State, c *Claim) (Standing, error) {
+	promises, err := PromisesOf(s, c)
+	if err != nil {
+		return Standing{}, err
 	}
-	var rechecks []Recheck
-	if c.Recheck != nil {
-		if rechecks, err = collect[Recheck](s, recheckKind, c); err != nil {
-			return st, err
-		}
+	rechecks, err := RechecksOf(s, c)
+	if err != nil {
+		return Standing{}, err
 	}
 	return standingOf(s, c, promises, rechecks)
 }

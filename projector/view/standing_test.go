@@ -33,6 +33,16 @@ func TestStanding(t *testing.T) {
 		d.Resolver.Kind = kind
 		return d
 	}
+	predict := func(l *ledgertest.Ledger, ids ...string) {
+		for _, id := range ids {
+			l.Put(piper, prod, prediction(id, "c", 0.9))
+		}
+	}
+	resolve := func(l *ledgertest.Ledger, d events.Payload) (eventID string) {
+		eventID = l.NextID()
+		l.Put(resolver, prod, d)
+		return eventID
+	}
 	for _, tt := range []struct {
 		name  string
 		build func(l *ledgertest.Ledger) // record 1 is claim c
@@ -45,39 +55,37 @@ func TestStanding(t *testing.T) {
 			l.Put(piper, prod, call("x", "bash"))
 		}, "open 0 "},
 		{"confirmed", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			l.Put(resolver, prod, resolved("p", "confirmed"))
+			predict(l, "p")
+			resolve(l, resolved("p", "confirmed"))
 		}, "apparent_success 3 prediction"},
 		{"confirmed twice", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			l.Put(piper, prod, prediction("q", "c", 0.9))
-			l.Put(resolver, prod, resolved("q", "confirmed"))
-			l.Put(resolver, prod, resolved("p", "confirmed"))
+			predict(l, "p", "q")
+			resolve(l, resolved("q", "confirmed"))
+			resolve(l, resolved("p", "confirmed"))
 		}, "apparent_success 4 prediction"},
 		{"one confirmed, one refuted", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			l.Put(piper, prod, prediction("q", "c", 0.9))
-			l.Put(resolver, prod, resolved("q", "refuted"))
-			l.Put(resolver, prod, resolved("p", "confirmed"))
+			predict(l, "p", "q")
+			resolve(l, resolved("q", "refuted"))
+			resolve(l, resolved("p", "confirmed"))
 		}, "apparent_success 5 prediction contradicted"},
 		{"refuted", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			l.Put(resolver, prod, resolved("p", "refuted"))
+			predict(l, "p")
+			resolve(l, resolved("p", "refuted"))
 		}, "contradicted 3 prediction"},
 		{"void", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			l.Put(resolver, prod, resolved("p", "void"))
+			predict(l, "p")
+			resolve(l, resolved("p", "void"))
 		}, "open 0 "},
 		{"unresolved", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			l.Put(resolver, prod, resolved("p", "unresolved"))
+			predict(l, "p")
+			resolve(l, resolved("p", "unresolved"))
 			l.Advance(10 * 24 * hour)
 			l.Put(piper, prod, call("x", "bash"))
 		}, "unresolved 3 prediction"},
 		{"unresolved by age, before a prediction was", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
+			predict(l, "p")
 			l.Advance(10 * 24 * hour)
-			l.Put(resolver, prod, resolved("p", "unresolved"))
+			resolve(l, resolved("p", "unresolved"))
 		}, "unresolved 0 age"},
 		{"a recheck held", func(l *ledgertest.Ledger) { l.Put(operator, prod, recheck("confirmed")) }, "apparent_success 2 recheck"},
 		{"and no longer does", func(l *ledgertest.Ledger) {
@@ -87,10 +95,9 @@ func TestStanding(t *testing.T) {
 		{"an inconclusive one", func(l *ledgertest.Ledger) { l.Put(operator, prod, recheck("inconclusive")) }, "open 0 "},
 		{"the agent's own word", func(l *ledgertest.Ledger) { l.Put(piper, prod, recheck("confirmed")) }, "open 0 "},
 		{"amended", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			id := l.NextID()
-			l.Put(resolver, prod, resolved("p", "confirmed"))
-			l.Put(resolver, prod, amended(resolved("p", "refuted"), id, "late_telemetry"))
+			predict(l, "p")
+			id := resolve(l, resolved("p", "confirmed"))
+			resolve(l, amended(resolved("p", "refuted"), id, "late_telemetry"))
 		}, "contradicted 4 prediction"},
 		{"only reported to hold", func(l *ledgertest.Ledger) { l.Put(operator, prod, reportedly("confirmed")) }, "open 0 "},
 		{"held, and was reported not to", func(l *ledgertest.Ledger) {
@@ -98,24 +105,22 @@ func TestStanding(t *testing.T) {
 			l.Put(operator, prod, reportedly("not_confirmed"))
 		}, "apparent_success 2 recheck"},
 		{"an operator's report of a prediction", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			l.Put(resolver, prod, byReport("p", "confirmed", "operator"))
+			predict(l, "p")
+			resolve(l, byReport("p", "confirmed", "operator"))
 		}, "unresolved 3 prediction"},
 		{"a sandbox's", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			l.Put(resolver, prod, byReport("p", "refuted", "sandbox"))
+			predict(l, "p")
+			resolve(l, byReport("p", "refuted", "sandbox"))
 		}, "unresolved 3 prediction"},
 		{"a report, then telemetry", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			id := l.NextID()
-			l.Put(resolver, prod, byReport("p", "refuted", "operator"))
-			l.Put(resolver, prod, amended(resolved("p", "confirmed"), id, "late_telemetry"))
+			predict(l, "p")
+			id := resolve(l, byReport("p", "refuted", "operator"))
+			resolve(l, amended(resolved("p", "confirmed"), id, "late_telemetry"))
 		}, "apparent_success 4 prediction"},
 		{"telemetry without an answer, then a report", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			id := l.NextID()
-			l.Put(resolver, prod, resolved("p", "unresolved"))
-			l.Put(resolver, prod, amended(byReport("p", "confirmed", "operator"), id, "operator_report"))
+			predict(l, "p")
+			id := resolve(l, resolved("p", "unresolved"))
+			resolve(l, amended(byReport("p", "confirmed", "operator"), id, "operator_report"))
 		}, "unresolved 3 prediction"},
 		{"held again", func(l *ledgertest.Ledger) {
 			l.Put(operator, prod, recheck("confirmed"))
@@ -129,60 +134,51 @@ func TestStanding(t *testing.T) {
 			l.Put(operator, prod, recheck("confirmed"))
 		}, "apparent_success 4 recheck"},
 		{"confirmed again by an amendment", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			id := l.NextID()
-			l.Put(resolver, prod, resolved("p", "confirmed"))
-			l.Put(resolver, prod, amended(resolved("p", "confirmed"), id, "corrected_telemetry"))
+			predict(l, "p")
+			id := resolve(l, resolved("p", "confirmed"))
+			resolve(l, amended(resolved("p", "confirmed"), id, "corrected_telemetry"))
 		}, "apparent_success 3 prediction"},
 		{"amended by another engine", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			id := l.NextID()
-			l.Put(resolver, prod, resolved("p", "confirmed"))
-			id2 := l.NextID()
-			l.Put(resolver, prod, amended(resolved("p", "refuted"), id, "engine"))
-			l.Put(resolver, prod, amended(resolved("p", "confirmed"), id2, "corrected_telemetry"))
+			predict(l, "p")
+			id := resolve(l, resolved("p", "confirmed"))
+			id2 := resolve(l, amended(resolved("p", "refuted"), id, "engine"))
+			resolve(l, amended(resolved("p", "confirmed"), id2, "corrected_telemetry"))
 		}, "apparent_success 3 prediction"},
 		{"amended too late", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			id := l.NextID()
-			l.Put(resolver, prod, resolved("p", "unresolved"))
-			id2 := l.NextID()
-			l.Put(resolver, prod, amended(resolved("p", "refuted"), id, "late_telemetry"))
+			predict(l, "p")
+			id := resolve(l, resolved("p", "unresolved"))
+			id2 := resolve(l, amended(resolved("p", "refuted"), id, "late_telemetry"))
 			l.Advance(events.AmendableFor + time.Hour)
-			l.Put(resolver, prod, amended(resolved("p", "confirmed"), id2, "late_telemetry"))
+			resolve(l, amended(resolved("p", "confirmed"), id2, "late_telemetry"))
 		}, "contradicted 4 prediction"},
 		{"another source upholds what the first no longer does", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			id := l.NextID()
-			l.Put(resolver, prod, resolved("p", "confirmed"))
+			predict(l, "p")
+			id := resolve(l, resolved("p", "confirmed"))
 			l.Put(operator, prod, recheck("confirmed"))
-			l.Put(resolver, prod, amended(resolved("p", "refuted"), id, "late_telemetry"))
+			resolve(l, amended(resolved("p", "refuted"), id, "late_telemetry"))
 		}, "apparent_success 3 prediction contradicted"},
 		{"another source takes it up after a break", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			id := l.NextID()
-			l.Put(resolver, prod, resolved("p", "confirmed"))
-			l.Put(resolver, prod, amended(resolved("p", "unresolved"), id, "late_telemetry"))
+			predict(l, "p")
+			id := resolve(l, resolved("p", "confirmed"))
+			resolve(l, amended(resolved("p", "unresolved"), id, "late_telemetry"))
 			l.Put(operator, prod, recheck("confirmed"))
 		}, "apparent_success 5 recheck"},
 		{"the last word falls away when it is old", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
+			predict(l, "p")
 			l.Advance(6 * 24 * hour)
-			id := l.NextID()
-			l.Put(resolver, prod, resolved("p", "confirmed"))
+			id := resolve(l, resolved("p", "confirmed"))
 			l.Advance(2 * 24 * hour)
-			l.Put(resolver, prod, amended(resolved("p", "void"), id, "late_telemetry"))
+			resolve(l, amended(resolved("p", "void"), id, "late_telemetry"))
 		}, "unresolved 4 prediction"},
 		{"and when it is young", func(l *ledgertest.Ledger) {
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			id := l.NextID()
-			l.Put(resolver, prod, resolved("p", "confirmed"))
-			l.Put(resolver, prod, amended(resolved("p", "void"), id, "late_telemetry"))
+			predict(l, "p")
+			id := resolve(l, resolved("p", "confirmed"))
+			resolve(l, amended(resolved("p", "void"), id, "late_telemetry"))
 		}, "open 4 prediction"},
 		{"another's prediction of the same id", func(l *ledgertest.Ledger) {
 			l.Put(piper, prod, prediction("p", "", 0.9))
-			l.Put(piper, prod, prediction("p", "c", 0.9))
-			l.Put(resolver, prod, resolved("p", "confirmed"))
+			predict(l, "p")
+			resolve(l, resolved("p", "confirmed"))
 		}, "open 0 "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

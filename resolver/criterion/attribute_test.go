@@ -9,20 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The formula against published intervals: scipy's and statsmodels' tests,
-// whose figures are R's prop.test and binom.confint.
-func TestWilson(t *testing.T) {
-	for _, tc := range []struct{ k, n, lower, upper float64 }{
-		{3, 10, 0.1077913, 0.6032219}, {0, 10, 0, 0.2775328}, {4, 20, 0.0806576625797981, 0.4160174322518935},
-		{190, 200, 0.910421851861224, 0.972617354399236}, {29, 30, 0.8332961, 0.9940914}, {0, 1, 0, 0.7934507}, {1, 1, 0.2065493, 1},
-	} {
-		lower, upper := wilson(tc.k, tc.n)
-		if math.Abs(lower-tc.lower) > 1e-7 || math.Abs(upper-tc.upper) > 1e-7 {
-			t.Errorf("%v of %v: [%v, %v], want [%v, %v]", tc.k, tc.n, lower, upper, tc.lower, tc.upper)
-		}
-	}
-}
-
 // pods is an action on pod a, of which pod b is an untouched peer: a gauge
 // before and after, one value a cell of 10 s.
 func pods(t *testing.T, clause Clause, series map[string][2]float64) AttributionInput {

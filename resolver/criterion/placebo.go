@@ -1,8 +1,9 @@
 package criterion
 
 import (
-	"math"
 	"time"
+
+	"assay/internal/stats"
 )
 
 const (
@@ -55,10 +56,11 @@ func baseRate(in AttributionInput) *BaseRate {
 		p.series = append(p.series, gather(in.Samples, clause, lim, p.stretch))
 	}
 	rate := p.episodes()
-	if rate.Episodes == 0 {
+	iv, ok := stats.Wilson(rate.K, float64(rate.Episodes), stats.Z95)
+	if !ok {
 		return nil
 	}
-	rate.Lower, rate.Upper = wilson(rate.K, float64(rate.Episodes))
+	rate.Lower, rate.Upper = iv.Low, iv.High
 	return &rate
 }
 
@@ -206,18 +208,4 @@ func (s *series) now(clause Clause, t time.Time) Outcome {
 		return Unknown
 	}
 	return r.full.Decide(clause.Op, clause.Value)
-}
-
-// wilson is the 95 % score interval of k successes in n trials (E. B. Wilson,
-// Probable Inference, the Law of Succession, and Statistical Inference, JASA 22,
-// 1927). Shares in [0, 1] vary no more than zeros and ones of the same mean, so
-// that it is no narrower than it should be for a k that is not whole.
-func wilson(k, n float64) (lower, upper float64) {
-	const z = 1.959963984540054 // the normal distribution's 0.975 quantile
-	const zz = z * z
-	p := k / n
-	centre := p + zz/(2*n)
-	spread := float64(z * math.Sqrt(float64(p*(1-p))/n+zz/float64(4*n*n)))
-	scale := 1 + zz/n
-	return max(0, (centre-spread)/scale), min(1, (centre+spread)/scale)
 }

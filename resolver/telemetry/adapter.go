@@ -69,8 +69,12 @@ func loadState(c Cursor, into any, v *int64, what, without string) (bool, error)
 	if err != nil || raw == nil {
 		return false, err
 	}
-	if err := json.Unmarshal(raw, into, json.RejectUnknownMembers(true)); err != nil || *v != 1 {
-		return false, fmt.Errorf("%s is not of version 1: %v; without it %s", what, err, without)
+	err = json.Unmarshal(raw, into, json.RejectUnknownMembers(true))
+	if err == nil && *v != 1 {
+		err = fmt.Errorf("version %d, want 1", *v)
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s cannot be read: %w; without it %s", what, err, without)
 	}
 	return true, nil
 }

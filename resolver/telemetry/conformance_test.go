@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -321,8 +322,12 @@ func testForeignCursor(t *testing.T, c conformer) {
 	}
 	w := newWorld(t)
 	for _, raw := range []string{"x", `{"v":2}`, `{"v":1,"other":1}`} {
-		if _, err := c.open(t, w, &memoryCursor{[]byte(raw)}, &recorder{}); err == nil {
-			t.Errorf("cursor %s was taken", raw)
+		_, err := c.open(t, w, &memoryCursor{[]byte(raw)}, &recorder{})
+		if err == nil {
+			t.Fatalf("cursor %s was taken", raw)
+		}
+		if msg := err.Error(); !strings.Contains(msg, "; without it ") || strings.Contains(msg, "nil") {
+			t.Errorf("cursor %s: %v", raw, err)
 		}
 	}
 }
