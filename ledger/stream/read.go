@@ -27,7 +27,7 @@ const stallAfter = 2 * time.Second
 // all up to the end are lost the error is a *ledger.LostError. Bodies belong to
 // fn. An error of fn ends the read and is returned. A replicated stream is read
 // from any of its copies; one that is behind the leader and stands still is left for
-// another.
+// another, and the start of a read waits out an election (electedWithin).
 func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledger.Seq, body []byte) error) error {
 	if from == 0 {
 		from = 1
