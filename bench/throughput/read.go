@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	processes "assay/bench/house"
 	"assay/internal/principal"
 	"assay/ledger"
 	"assay/ledger/broker"
@@ -74,7 +75,7 @@ func readMain(args []string, out io.Writer) error {
 		return err
 	}
 	t := watch.stop(n)
-	return json.MarshalWrite(out, readResult{n, int64(t.wall), int64(t.cpu), peakMiB()})
+	return json.MarshalWrite(out, readResult{n, int64(t.wall), int64(t.cpu), processes.UsageOf(os.Getpid()).PeakMiB})
 }
 
 // openReading connects as an operator who reads.

@@ -128,21 +128,6 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peakMiB is the most memory that this process ever had resident.
-func peakMiB() float64 {
-	raw, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(raw)) {
-		var kib float64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kib); n == 1 {
-			return kib / 1024
-		}
-	}
-	return 0
-}
-
 // machine names the processors and how busy they were at the start.
 func machine() string {
 	text := fmt.Sprintf("%d × %s", runtime.NumCPU(), runtime.GOARCH)

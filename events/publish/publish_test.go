@@ -12,7 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"assay/events"
+	"assay/events/eventstest"
 	"assay/events/publish"
 	"assay/internal/principal"
 	"assay/ledger"
@@ -136,19 +136,6 @@ func (s *scripted) messages() [][]byte {
 	return s.got
 }
 
-func mustGate(t testing.TB) []byte {
-	t.Helper()
-	ev, err := events.Maker{Source: "urn:test"}.New(&events.GateChosen{Action: "KNOW"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := events.Encode(ev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
-}
-
 func mustReceipt(t testing.TB, r publish.Receipt, err error) publish.Receipt {
 	t.Helper()
 	if err != nil || r.Seq == nil {
@@ -166,7 +153,7 @@ const (
 func TestReceiptIsOfTheStoredRecord(t *testing.T) {
 	h := newHouse(t)
 	h.start()
-	c, raw := h.piper(), mustGate(t)
+	c, raw := h.piper(), eventstest.Gate(t)
 	r, err := c.Publish(h.Context(), raw)
 	mustReceipt(t, r, err)
 	again, err := c.Publish(h.Context(), raw)
@@ -200,7 +187,7 @@ func TestReceiptMayHideThePosition(t *testing.T) {
 	}
 	h.start()
 	c := publish.New(h.Connect("agent.hidden"), "agent/hidden")
-	if r, err := c.Publish(h.Context(), mustGate(t)); err != nil || r.Seq != nil || r.Leaf == "" {
+	if r, err := c.Publish(h.Context(), eventstest.Gate(t)); err != nil || r.Seq != nil || r.Leaf == "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -208,7 +195,7 @@ func TestReceiptMayHideThePosition(t *testing.T) {
 // While nobody listens the client goes on asking; the event is taken once.
 func TestPublishWaitsForTheLogger(t *testing.T) {
 	h := newHouse(t)
-	c, one, two := h.piper(), mustGate(t), mustGate(t)
+	c, one, two := h.piper(), eventstest.Gate(t), eventstest.Gate(t)
 	var wg sync.WaitGroup
 	var r publish.Receipt
 	var answers []publish.Answer
@@ -217,7 +204,7 @@ func TestPublishWaitsForTheLogger(t *testing.T) {
 	wg.Go(func() { answers, berr = c.PublishBatch(h.Context(), [][]byte{two}) })
 	short, cancel := context.WithTimeout(h.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, early := c.Publish(short, mustGate(t))
+	_, early := c.Publish(short, eventstest.Gate(t))
 	if !errors.Is(early, nats.ErrNoResponders) || !errors.Is(early, context.DeadlineExceeded) || errors.Is(early, publish.ErrRefused) {
 		t.Errorf("without a logger: %v", early)
 	}
@@ -248,7 +235,7 @@ func TestPublishSendsTheSameBytesAgain(t *testing.T) {
 			t.Parallel()
 			h := newHouse(t)
 			s := h.scripted(c.first, scriptedReceipt)
-			raw := mustGate(t)
+			raw := eventstest.Gate(t)
 			r, err := h.piper().Publish(h.Context(), raw)
 			mustReceipt(t, r, err)
 			got := s.messages()
@@ -262,7 +249,7 @@ func TestPublishSendsTheSameBytesAgain(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	h := newHouse(t)
 	h.start()
-	c, raw := h.piper(), mustGate(t)
+	c, raw := h.piper(), eventstest.Gate(t)
 	r, err := c.Publish(h.Context(), raw)
 	mustReceipt(t, r, err)
 	example, _ := schema.Example("opportunity.detected")
@@ -275,12 +262,12 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no JSON", "nonsense", "bad_json", ""},
 		{"empty", "", "bad_json", ""},
-		{"two values", string(mustGate(t)) + string(mustGate(t)), "bad_json", ""},
-		{"an array", "[" + string(mustGate(t)) + "," + string(mustGate(t)) + "]", "not_an_object", ""},
+		{"two values", string(eventstest.Gate(t)) + string(eventstest.Gate(t)), "bad_json", ""},
+		{"an array", "[" + string(eventstest.Gate(t)) + "," + string(eventstest.Gate(t)) + "]", "not_an_object", ""},
 		{"an empty array", "[]", "not_an_object", ""},
 		{"another's type", string(opportunity), "forbidden_type", "/type"},
 		{"the id of other bytes", strings.Replace(string(raw), "KNOW", "TEST", 1), "conflict", "/id"},
-		{"larger than an event may be", strings.Replace(string(mustGate(t)), "KNOW", strings.Repeat("K", 70_000), 1), "too_large", ""},
+		{"larger than an event may be", strings.Replace(string(eventstest.Gate(t)), "KNOW", strings.Repeat("K", 70_000), 1), "too_large", ""},
 		{"larger than a message may be", strings.Repeat(" ", publish.MaxMessage+1), "too_large", ""},
 	} {
 		t.Run(k.name, func(t *testing.T) {
@@ -303,7 +290,7 @@ func TestRefusals(t *testing.T) {
 func TestBatchItemsAreIndependent(t *testing.T) {
 	h := newHouse(t)
 	h.start()
-	one, two, three := mustGate(t), mustGate(t), mustGate(t)
+	one, two, three := eventstest.Gate(t), eventstest.Gate(t), eventstest.Gate(t)
 	batch := [][]byte{
 		one,
 		[]byte(`{"id":1}`),
@@ -334,7 +321,7 @@ func TestBatchItemsAreIndependent(t *testing.T) {
 		t.Errorf("no events: %v, %v", answers, err)
 	}
 	large := bytes.Repeat([]byte(`"x"`), publish.MaxMessage/3)
-	if _, err := h.piper().PublishBatch(h.Context(), [][]byte{mustGate(t), []byte(`"` + strings.Repeat("x", publish.MaxMessage) + `"`), large}); !errors.Is(err, publish.ErrRefused) {
+	if _, err := h.piper().PublishBatch(h.Context(), [][]byte{eventstest.Gate(t), []byte(`"` + strings.Repeat("x", publish.MaxMessage) + `"`), large}); !errors.Is(err, publish.ErrRefused) {
 		t.Errorf("more than a message holds: %v", err)
 	}
 }
@@ -348,7 +335,7 @@ func TestBatchSendsAgainWhatIsOpen(t *testing.T) {
 		"["+scriptedUnavailable+"]",
 		"["+scriptedReceipt+"]",
 	)
-	one, two, three := mustGate(t), mustGate(t), mustGate(t)
+	one, two, three := eventstest.Gate(t), eventstest.Gate(t), eventstest.Gate(t)
 	answers, err := h.piper().PublishBatch(h.Context(), [][]byte{one, two, three})
 	if err != nil || answers[0].Leaf != "ab" || answers[1].Leaf != "ab" || answers[1].Refusal != nil || answers[2].Refusal == nil {
 		t.Errorf("%+v, %v", answers, err)
@@ -380,8 +367,8 @@ func TestContextEndsTheWait(t *testing.T) {
 			ctx, cancel := context.WithTimeout(h.Context(), 300*time.Millisecond)
 			defer cancel()
 			c := h.piper()
-			_, err := c.Publish(ctx, mustGate(t))
-			_, berr := c.PublishBatch(ctx, [][]byte{mustGate(t)})
+			_, err := c.Publish(ctx, eventstest.Gate(t))
+			_, berr := c.PublishBatch(ctx, [][]byte{eventstest.Gate(t)})
 			for _, err := range []error{err, berr} {
 				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, publish.ErrRefused) {
 					t.Errorf("%v", err)
@@ -401,10 +388,10 @@ func TestAnswersThatAreNone(t *testing.T) {
 			h := newHouse(t)
 			h.scripted(answer, answer)
 			c := h.piper()
-			if r, err := c.Publish(h.Context(), mustGate(t)); err == nil {
+			if r, err := c.Publish(h.Context(), eventstest.Gate(t)); err == nil {
 				t.Errorf("event: %+v", r)
 			}
-			if a, err := c.PublishBatch(h.Context(), [][]byte{mustGate(t)}); err == nil {
+			if a, err := c.PublishBatch(h.Context(), [][]byte{eventstest.Gate(t)}); err == nil {
 				t.Errorf("batch: %+v", a)
 			}
 		})
@@ -416,7 +403,7 @@ func TestClosedConnection(t *testing.T) {
 	nc := h.Connect("agent.piper")
 	c := publish.New(nc, "agent/piper")
 	nc.Close()
-	if _, err := c.Publish(h.Context(), mustGate(t)); !errors.Is(err, nats.ErrConnectionClosed) {
+	if _, err := c.Publish(h.Context(), eventstest.Gate(t)); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("%v", err)
 	}
 }
@@ -427,7 +414,7 @@ func TestSentEventsKeepTheirOrder(t *testing.T) {
 	c := h.piper()
 	var sent []*publish.Pending
 	for range 200 {
-		sent = append(sent, c.Send(mustGate(t)))
+		sent = append(sent, c.Send(eventstest.Gate(t)))
 	}
 	var last uint64
 	for i, p := range sent {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"assay/events/eventstest"
 	"assay/events/publish"
 	"assay/events/publish/spool"
 	"assay/schema"
@@ -84,12 +85,12 @@ func TestSpooledEventsAreDeliveredInOrder(t *testing.T) {
 	c.forward()
 	var want []string
 	for range 5 {
-		raw := mustGate(t)
+		raw := eventstest.Gate(t)
 		_, err := c.Publish(h.Context(), raw)
 		mustSpool(t, err)
 		want = append(want, string(raw))
 	}
-	one, two := mustGate(t), mustGate(t)
+	one, two := eventstest.Gate(t), eventstest.Gate(t)
 	answers, err := c.PublishBatch(h.Context(), [][]byte{one, []byte("nonsense"), two, []byte(`{"id":1}`)})
 	if err != nil || !answers[0].Spooled || !answers[2].Spooled || answers[0].Leaf != "" {
 		t.Fatalf("%+v, %v", answers, err)
@@ -105,7 +106,7 @@ func TestSpooledEventsAreDeliveredInOrder(t *testing.T) {
 	if err := c.spool.Drained(h.Context()); err != nil {
 		t.Fatal(err)
 	}
-	last := mustGate(t)
+	last := eventstest.Gate(t)
 	c.receipt(last)
 	want = append(want, string(last))
 	// The same event again: the receipt that could not be given.
@@ -126,15 +127,15 @@ func TestSpooledEventsAreDeliveredInOrder(t *testing.T) {
 // TestSpoolPushesBack: a full spool refuses, at once and for all of a batch.
 func TestSpoolPushesBack(t *testing.T) {
 	h := newHouse(t)
-	one := mustGate(t)
+	one := eventstest.Gate(t)
 	c := h.spooling(int64(len(one) + 100))
 	_, err := c.Publish(h.Context(), one)
 	mustSpool(t, err)
-	answers, err := c.PublishBatch(h.Context(), [][]byte{mustGate(t), mustGate(t)})
+	answers, err := c.PublishBatch(h.Context(), [][]byte{eventstest.Gate(t), eventstest.Gate(t)})
 	if !errors.Is(err, spool.ErrFull) || answers[0].Spooled || answers[1].Spooled {
 		t.Errorf("%+v, %v", answers, err)
 	}
-	if _, err := c.Publish(h.Context(), mustGate(t)); !errors.Is(err, spool.ErrFull) || errors.Is(err, publish.ErrSpooled) {
+	if _, err := c.Publish(h.Context(), eventstest.Gate(t)); !errors.Is(err, spool.ErrFull) || errors.Is(err, publish.ErrSpooled) {
 		t.Errorf("%v", err)
 	}
 	if n := c.spool.Stats().Events; n != 1 {
@@ -148,12 +149,12 @@ func TestCancelledEventsAreNotSpooled(t *testing.T) {
 	c := h.spooling(0)
 	ctx, cancel := context.WithCancel(h.Context())
 	cancel()
-	if _, err := c.Publish(ctx, mustGate(t)); !errors.Is(err, context.Canceled) {
+	if _, err := c.Publish(ctx, eventstest.Gate(t)); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	late, cancel := context.WithTimeout(h.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := c.Publish(late, mustGate(t)); !errors.Is(err, publish.ErrSpooled) {
+	if _, err := c.Publish(late, eventstest.Gate(t)); !errors.Is(err, publish.ErrSpooled) {
 		t.Errorf("out of time: %v", err)
 	}
 	if n := c.spool.Stats().Events; n != 1 {
@@ -171,8 +172,8 @@ func TestSpooledEventIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unknown := []byte(strings.ReplaceAll(string(mustGate(t)), "gate.chosen", "gate.unheard"))
-	good := mustGate(t)
+	unknown := []byte(strings.ReplaceAll(string(eventstest.Gate(t)), "gate.chosen", "gate.unheard"))
+	good := eventstest.Gate(t)
 	for _, raw := range [][]byte{foreign, unknown, good} {
 		_, err := c.Publish(h.Context(), raw)
 		mustSpool(t, err)
@@ -203,7 +204,7 @@ func TestClosedConnectionSpoolsNothing(t *testing.T) {
 	nc := h.Connect("agent.piper")
 	c := publish.NewClient(publish.Config{Conn: nc, Principal: "agent/piper", Spool: q})
 	nc.Close()
-	if _, err := c.Publish(h.Context(), mustGate(t)); !errors.Is(err, publish.ErrClosed) || !errors.Is(err, nats.ErrConnectionClosed) || !q.Empty() {
+	if _, err := c.Publish(h.Context(), eventstest.Gate(t)); !errors.Is(err, publish.ErrClosed) || !errors.Is(err, nats.ErrConnectionClosed) || !q.Empty() {
 		t.Errorf("%v, %+v", err, q.Stats())
 	}
 }

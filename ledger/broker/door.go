@@ -15,11 +15,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What a principal may send over all its connections together, at all brokers of a
-// ledger together, in bytes a second. A line costs lineCost more, since a message of a few bytes takes the
-// broker and the logger as long as one of some hundred. It is eight thousand
-// single events a second, or fifty thousand in batches, which is all that a
-// logger takes.
+// What a principal may send over all its connections together, at all brokers of
+// a ledger together, in bytes a second. A line costs lineCost more, since a
+// message of a few bytes takes the broker and the logger as long as one of some
+// hundred. It is eight thousand single events a second, or fifty thousand in
+// batches, which is all that a logger takes.
 const (
 	doorRate  = 32 << 20
 	doorBurst = 4 << 20
@@ -36,9 +36,9 @@ const (
 )
 
 // door is where the clients of other processes come in, of a broker that is alone
-// as of each one of a cluster. The server has no limit
-// of its own for what a client publishes, and one that floods would take the
-// processor from all the others; behind the door it waits in its own socket.
+// as of each one of a cluster. The server has no limit of its own for what a
+// client publishes, and one that floods would take the processor from all the
+// others; behind the door it waits in its own socket.
 //
 // A client is known by the key that it names in its CONNECT. The server holds
 // it to that key, so that nobody passes for another, or for a service, for longer
@@ -242,7 +242,7 @@ func (d *door) up(v *visit) {
 					d.name(v, key)
 				}
 			}
-			if limit != nil && limit.WaitN(d.ctx, min(cost(buf[:n]), limit.Burst())) != nil {
+			if limit != nil && d.wait(limit, cost(buf[:n])) != nil {
 				return
 			}
 			if _, err := v.server.Write(buf[:n]); err != nil {
@@ -253,6 +253,19 @@ func (d *door) up(v *visit) {
 			return
 		}
 	}
+}
+
+// wait waits until a limit allows what costs so much, which may be more than it
+// allows at once.
+func (d *door) wait(limit *rate.Limiter, cost int) error {
+	for cost > 0 {
+		part := min(cost, limit.Burst())
+		if err := limit.WaitN(d.ctx, part); err != nil {
+			return err
+		}
+		cost -= part
+	}
+	return nil
 }
 
 func cost(sent []byte) int { return len(sent) + lineCost*bytes.Count(sent, []byte{'\n'}) }

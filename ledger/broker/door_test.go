@@ -121,7 +121,7 @@ func come(t *testing.T, d *door, key string) (c net.Conn, said int) {
 // TestDoorHoldsAFloodBack: what a principal may not send yet waits in its own
 // connections, all of them together, and nobody else's.
 func TestDoorHoldsAFloodBack(t *testing.T) {
-	const once = 300 << 10
+	const once, most = 4 << 20, 300 << 10
 	for _, key := range []string{"FLOOD", "A STRANGER", ""} {
 		t.Run(key, func(t *testing.T) {
 			d, b := newDoor(t, once)
@@ -148,16 +148,37 @@ func TestDoorHoldsAFloodBack(t *testing.T) {
 				}
 			}
 			b.mu.Lock()
-			flood := b.seen[0].Len() + b.seen[1].Len()
+			flood, took := b.seen[0].Len()+b.seen[1].Len(), cost(b.seen[0].Bytes())+cost(b.seen[1].Bytes())
 			b.mu.Unlock()
-			if flood == 0 || flood > once {
-				t.Errorf("%d bytes of the flood came through, want at most %d", flood, once)
+			if flood == 0 || flood > most || took > once {
+				t.Errorf("%d bytes of the flood came through, which cost %d; want at most %d and %d", flood, took, most, once)
 			}
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}
 			wg.Wait()
 		})
+	}
+}
+
+// TestDoorCountsEachLine: of the shortest messages one read costs many times what
+// the bucket holds, and comes through when all of it is there.
+func TestDoorCountsEachLine(t *testing.T) {
+	d, b := newDoor(t, 1<<20)
+	const burst, fills = 64 << 10, 10
+	d.mu.Lock()
+	d.limiters["FLOOD"] = rate.NewLimiter(burst*fills, burst)
+	d.mu.Unlock()
+	c, said := come(t, d, "FLOOD")
+	b.await(t, said)
+	began, text := time.Now(), bytes.Repeat([]byte("PUB a 0\r\n\r\n"), 160)
+	if _, err := c.Write(text); err != nil {
+		t.Fatal(err)
+	}
+	b.await(t, said+len(text))
+	// The bucket was full at most, and has filled since at its rate.
+	if took, least := time.Since(began), time.Duration(cost(text)-burst)*time.Second/(burst*fills); took < least {
+		t.Errorf("%d bytes in %d messages came through in %s, want %s at least", len(text), 160, took, least)
 	}
 }
 
@@ -194,8 +215,9 @@ func TestDoorEndsWithTheClient(t *testing.T) {
 	}
 }
 
-// TestDoorClosesOnAClientThatDoesNotRead: the server has left it by then.
-func TestDoorClosesOnAClientThatDoesNotRead(t *testing.T) {
+// visited is a door with one client, and the server's end of its visit.
+func visited(t *testing.T) (d *door, client, srv net.Conn) {
+	t.Helper()
 	entered := make(chan net.Conn, 1)
 	d, err := openDoor("127.0.0.1", 0, 1, nil, func() (net.Conn, error) {
 		near, far := net.Pipe()
@@ -205,15 +227,23 @@ func TestDoorClosesOnAClientThatDoesNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
-	d.patience = 100 * time.Millisecond
-	c, err := net.Dial("tcp", d.ln.Addr().String())
+	client, err = net.Dial("tcp", d.ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	srv := <-entered
-	defer srv.Close()
+	srv = <-entered
+	t.Cleanup(func() {
+		client.Close()
+		srv.Close()
+	})
+	return d, client, srv
+}
+
+// TestDoorClosesOnAClientThatDoesNotRead: the server has left it by then.
+func TestDoorClosesOnAClientThatDoesNotRead(t *testing.T) {
+	d, c, srv := visited(t)
+	defer d.Close()
+	d.patience = 100 * time.Millisecond
 	wrote := make(chan error, 1)
 	go func() {
 		var err error
@@ -232,6 +262,23 @@ func TestDoorClosesOnAClientThatDoesNotRead(t *testing.T) {
 	}
 	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the client is not told")
+	}
+}
+
+func TestDoorClosesOnAServerThatDoesNotRead(t *testing.T) {
+	d, c, _ := visited(t)
+	if _, err := io.WriteString(c, "CONNECT {}\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- d.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Close waits for the server")
 	}
 }
 
@@ -260,37 +307,6 @@ func TestClientKey(t *testing.T) {
 		if key, known := clientKey([]byte(c.hello)); key != c.key || known != c.known {
 			t.Errorf("%.60q: %q, %v", c.hello, key, known)
 		}
-	}
-}
-
-func TestDoorClosesOnAServerThatDoesNotRead(t *testing.T) {
-	deaf := make(chan net.Conn, 1)
-	d, err := openDoor("127.0.0.1", 0, 1, nil, func() (net.Conn, error) {
-		near, far := net.Pipe()
-		deaf <- near
-		return far, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp", d.ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := io.WriteString(c, "CONNECT {}\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	defer (<-deaf).Close()
-	closed := make(chan error, 1)
-	go func() { closed <- d.Close() }()
-	select {
-	case err := <-closed:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("Close waits for the server")
 	}
 }
 

@@ -361,7 +361,7 @@ func TestTheBrokerGoesAway(t *testing.T) {
 	for range workers {
 		wg.Go(func() {
 			for range each {
-				raw := mustGate(t)
+				raw := gate(t)
 				a, err := insist(nc, raw)
 				if err != nil {
 					t.Error(err)

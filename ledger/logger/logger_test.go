@@ -166,19 +166,6 @@ func (a answer) code() string {
 	return a.Error.Code
 }
 
-func mustGate(t testing.TB) []byte {
-	t.Helper()
-	ev, err := events.Maker{Source: "urn:test"}.New(&events.GateChosen{Action: "KNOW"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := events.Encode(ev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
-}
-
 func request(t testing.TB, nc *nats.Conn, subject string, raw []byte) answer {
 	t.Helper()
 	m, err := nc.Request(subject, raw, 10*time.Second)
@@ -196,7 +183,7 @@ func TestReceiptIsWhereTheRecordIs(t *testing.T) {
 	e := newEnv(t)
 	r := e.start()
 	nc := e.Connect("agent.piper")
-	raw := mustGate(t)
+	raw := gate(t)
 	a := request(t, nc, "intake.agent.piper", raw)
 	if a.Error != nil {
 		t.Fatalf("%+v", a.Error)
@@ -232,7 +219,7 @@ func TestBatchItemsAreIndependent(t *testing.T) {
 	e := newEnv(t)
 	r := e.start()
 	nc := e.Connect("agent.piper")
-	one, two := mustGate(t), mustGate(t)
+	one, two := gate(t), gate(t)
 	forged := []byte(strings.Replace(string(two), `gate.chosen`, `prediction.resolved`, 2))
 	batch := "[" + string(one) + ", {\"id\":1}," + string(forged) + "," + string(two) + "," + string(one) + "]"
 	m, err := nc.Request("intake.agent.piper", []byte(batch), 10*time.Second)
@@ -269,7 +256,7 @@ func TestManyPublishersUnderLoad(t *testing.T) {
 	for range workers {
 		wg.Go(func() {
 			for range each {
-				raw := mustGate(t)
+				raw := gate(t)
 				m, err := nc.Request("intake.agent.piper", raw, 20*time.Second)
 				var a answer
 				if err == nil {
@@ -347,7 +334,7 @@ func TestHeadersAreRefused(t *testing.T) {
 	e.start()
 	nc := e.Connect("agent.piper")
 	for _, name := range []string{"Nats-Batch-Id", "Nats-Expected-Last-Sequence", "nats-trace-dest", "traceparent", "Nats-Msg-Id"} {
-		m, err := nc.RequestMsg(&nats.Msg{Subject: "intake.agent.piper", Data: mustGate(t), Header: nats.Header{name: {"1"}}}, 10*time.Second)
+		m, err := nc.RequestMsg(&nats.Msg{Subject: "intake.agent.piper", Data: gate(t), Header: nats.Header{name: {"1"}}}, 10*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -361,10 +348,10 @@ func TestEventsWithoutReplyAreTaken(t *testing.T) {
 	e := newEnv(t)
 	r := e.start()
 	nc := e.Connect("agent.piper")
-	if err := nc.Publish("intake.agent.piper", mustGate(t)); err != nil {
+	if err := nc.Publish("intake.agent.piper", gate(t)); err != nil {
 		t.Fatal(err)
 	}
-	request(t, nc, "intake.agent.piper", mustGate(t))
+	request(t, nc, "intake.agent.piper", gate(t))
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +364,7 @@ func TestSeqCanBeWithheld(t *testing.T) {
 		e.Principals.Principals[i].ReceiptsSeq = false
 	}
 	e.start()
-	m, err := e.Connect("agent.piper").Request("intake.agent.piper", mustGate(t), 10*time.Second)
+	m, err := e.Connect("agent.piper").Request("intake.agent.piper", gate(t), 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

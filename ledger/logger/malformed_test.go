@@ -64,7 +64,7 @@ func TestMalformedInputOfEveryKind(t *testing.T) {
 			t.Errorf("no example was refused as %s", c)
 		}
 	}
-	if a := request(t, nc, "intake.agent.piper", mustGate(t)); a.Error != nil {
+	if a := request(t, nc, "intake.agent.piper", gate(t)); a.Error != nil {
 		t.Errorf("after all of it: %+v", a.Error)
 	}
 	if err := r.stop(); err != nil {

@@ -50,7 +50,7 @@ func TestObserver(t *testing.T) {
 	piper := l.AddSource(e.Principals.Principals[0])
 	answers := make(chan []byte, 16)
 	for range 5 {
-		piper.Submit(mustGate(t), func(b []byte) { answers <- b })
+		piper.Submit(gate(t), func(b []byte) { answers <- b })
 		<-answers
 	}
 	piper.Submit([]byte("{"), func(b []byte) { answers <- b })
@@ -66,7 +66,7 @@ func TestObserver(t *testing.T) {
 	if err := l.stop(); err != nil {
 		t.Fatal(err)
 	}
-	piper.Submit(mustGate(t), func(b []byte) { answers <- b })
+	piper.Submit(gate(t), func(b []byte) { answers <- b })
 	<-answers
 	if n := l.Status().Unavailable; n != 1 {
 		t.Errorf("unavailable %d after the stop, want 1", n)

@@ -27,17 +27,14 @@ const stallAfter = 2 * time.Second
 // all up to the end are lost the error is a *ledger.LostError. Bodies belong to
 // fn. An error of fn ends the read and is returned. A replicated stream is read
 // from any of its copies; one that is behind the leader and stands still is left for
-// another.
+// another, and the start of a read waits out an election (electedWithin).
 func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledger.Seq, body []byte) error) error {
 	if from == 0 {
 		from = 1
 	}
 	if to != 0 {
-		var head Head
-		if err := withLeader(ctx, electedWithin, func(ctx context.Context) (err error) {
-			head, err = s.head(ctx)
-			return err
-		}); err != nil {
+		head, err := s.headWithin(ctx, electedWithin)
+		if err != nil {
 			return err
 		}
 		to = min(to, head.Last)
@@ -59,7 +56,7 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 // error is a *lagError where the copy stands still behind the leader.
 func (s *Stream) read(ctx context.Context, from, to ledger.Seq, fn func(seq ledger.Seq, body []byte) error) error {
 	var cons jetstream.Consumer
-	err := withLeader(ctx, electedWithin, func(ctx context.Context) (err error) {
+	err := s.withLeader(ctx, electedWithin, func(ctx context.Context) (err error) {
 		cons, err = s.js.OrderedConsumer(ctx, Name, jetstream.OrderedConsumerConfig{
 			DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 			OptStartSeq:       uint64(from),
@@ -177,7 +174,7 @@ const (
 type lagError struct{ after, to ledger.Seq }
 
 func (e *lagError) Error() string {
-	return fmt.Sprintf("the copy that is read ends at %d since %s ago, the stream has %d", e.after, lagLimit, e.to)
+	return fmt.Sprintf("the copy that is read has ended at %d for %s, the stream has %d", e.after, lagLimit, e.to)
 }
 
 // lag is how long a read has stood at one place although the leader had more.

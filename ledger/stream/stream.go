@@ -281,22 +281,27 @@ func (i *info) led() bool {
 
 // Head asks the stream's leader where it ends. ErrNoLeader when none was found
 // within the stream's timeout.
-func (s *Stream) Head(ctx context.Context) (h Head, err error) {
-	err = withLeader(ctx, s.timeout, func(ctx context.Context) error {
+func (s *Stream) Head(ctx context.Context) (Head, error) { return s.headWithin(ctx, s.timeout) }
+
+func (s *Stream) headWithin(ctx context.Context, patience time.Duration) (h Head, err error) {
+	err = s.withLeader(ctx, patience, func(ctx context.Context) (err error) {
 		h, err = s.head(ctx)
 		return err
 	})
 	return h, err
 }
 
-// withLeader calls ask until it is answered otherwise than by servers without a
-// leader, for as long as patience.
-func withLeader(ctx context.Context, patience time.Duration, ask func(context.Context) error) error {
+// withLeader calls ask, each time for no longer than the stream's timeout, until it
+// is answered otherwise than by servers without a leader, for as long as patience.
+// Silence is no answer: a leader that is gone is asked until the others notice.
+func (s *Stream) withLeader(ctx context.Context, patience time.Duration, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		err := ask(ctx)
-		if !leaderless(err) {
+		try, done := context.WithTimeout(ctx, s.timeout)
+		err := ask(try)
+		done()
+		if !leaderless(err) && !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 		select {

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"assay/events"
+	"assay/events/eventstest"
 	"assay/events/publish"
 	"assay/ledger"
 	"assay/ledger/logger"
@@ -173,19 +174,6 @@ func publishAs(t *testing.T, hub *Hub, who string, raw []byte) publish.Receipt {
 	return r
 }
 
-func eventOf(t *testing.T, data events.Payload) []byte {
-	t.Helper()
-	ev, err := events.Maker{Source: "urn:test"}.New(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := events.Encode(ev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
-}
-
 // TestAuditAcrossAWeekWithoutALogger: the logger stopped within a week and
 // starts in a later one. It closes that week before anything else; the sample
 // is drawn by that record's leaf, published once, and holds.
@@ -201,8 +189,8 @@ func TestAuditAcrossAWeekWithoutALogger(t *testing.T) {
 	inThePast(t, dir, offline, ago, func(hub *Hub) {
 		for i := range 12 {
 			claim := fmt.Sprint("claim-", i)
-			publishAs(t, hub, "agent/piper", eventOf(t, &events.ClaimRecorded{ClaimID: claim, Status: "asserted", Proposition: &events.Proposition{Variable: "v", Value: "x"}}))
-			publishAs(t, hub, "operator/main", eventOf(t, &events.FixRechecked{ClaimID: claim, Result: "confirmed", Source: "instrument", Direct: true}))
+			publishAs(t, hub, "agent/piper", eventstest.Encode(t, &events.ClaimRecorded{ClaimID: claim, Status: "asserted", Proposition: &events.Proposition{Variable: "v", Value: "x"}}))
+			publishAs(t, hub, "operator/main", eventstest.Encode(t, &events.FixRechecked{ClaimID: claim, Result: "confirmed", Source: "instrument", Direct: true}))
 		}
 	})
 	u, err := StartUp(t.Context(), UpConfig{Dir: dir, Software: "test", Log: zerolog.Nop()})

@@ -13,20 +13,19 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/rs/zerolog"
 
-	"assay/events"
+	"assay/events/eventstest"
 	"assay/events/publish"
 	"assay/internal/principal"
+	"assay/internal/usertest"
 	"assay/ledger"
 )
 
@@ -118,11 +117,29 @@ func (h *gatewayHouse) startGateway() {
 // post sends a body as a uid, which must be the test's own unless that is root.
 func (h *gatewayHouse) post(uid int, contentType string, body []byte) (status int, answer string) {
 	h.t.Helper()
+	return h.send(uid, "POST", "events", contentType, body)
+}
+
+// put uploads a blob.
+func (h *gatewayHouse) put(content string) (status int, answer string) {
+	h.t.Helper()
+	return h.send(os.Getuid(), "PUT", "blobs", "", []byte(content))
+}
+
+func (h *gatewayHouse) send(uid int, method, to, contentType string, body []byte) (status int, answer string) {
+	h.t.Helper()
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(context.Context, string, string) (net.Conn, error) { return dialAs(h.socket, uid) },
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return usertest.Dial(h.t, h.socket, uid) },
 	}}
-	resp, err := client.Post("http://gateway/v1/events", contentType, bytes.NewReader(body))
+	req, err := http.NewRequest(method, "http://gateway/v1/"+to, bytes.NewReader(body))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	resp, err := client.Do(req)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -144,34 +161,6 @@ func (h *gatewayHouse) settled(uid int, raw []byte) (status int, answer string) 
 			return status, answer
 		}
 	}
-}
-
-// dialAs connects as another user: the raw call changes one thread alone, which
-// ends with the goroutine because it stays locked.
-func dialAs(socket string, uid int) (net.Conn, error) {
-	if uid == os.Getuid() {
-		return net.Dial("unix", socket)
-	}
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	done := make(chan result)
-	go func() {
-		runtime.LockOSThread()
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
-			done <- result{nil, errno}
-			return
-		}
-		c, err := net.Dial("unix", socket)
-		// The main thread would not end, and so stay the other user's.
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(os.Getuid()), ^uintptr(0)); errno != 0 {
-			err = errors.Join(err, errno)
-		}
-		done <- result{c, err}
-	}()
-	r := <-done
-	return r.conn, r.err
 }
 
 // recorded are the records behind the first two that no clock tick made.
@@ -199,19 +188,6 @@ func (h *gatewayHouse) recorded() (out []ledger.Record) {
 	return out
 }
 
-func mustGate(t *testing.T) []byte {
-	t.Helper()
-	ev, err := events.Maker{Source: "urn:test"}.New(&events.GateChosen{Action: "KNOW"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := events.Encode(ev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
-}
-
 const oneEvent = "application/cloudevents+json"
 
 // TestGateway: receipts of the real ledger, an absence of the logger, a full
@@ -222,7 +198,7 @@ func TestGateway(t *testing.T) {
 	h.startGateway()
 	uid := os.Getuid()
 	var want []string
-	first := mustGate(t)
+	first := eventstest.Gate(t)
 	status, answer := h.settled(uid, first)
 	var receipt publish.Answer
 	if err := json.Unmarshal([]byte(answer), &receipt); err != nil || status != 200 || receipt.Seq == nil || receipt.Leaf == "" {
@@ -239,14 +215,14 @@ func TestGateway(t *testing.T) {
 	if status, answer := h.settled(uid, []byte("nonsense")); status != 400 || !strings.Contains(answer, `"bad_json"`) {
 		t.Errorf("nonsense: %d %s", status, answer)
 	}
-	if status, answer := h.settled(uid, bytes.Replace(mustGate(t), []byte("KNOW"), bytes.Repeat([]byte("K"), 70_000), 1)); status != 413 || !strings.Contains(answer, "dataref") {
+	if status, answer := h.settled(uid, bytes.Replace(eventstest.Gate(t), []byte("KNOW"), bytes.Repeat([]byte("K"), 70_000), 1)); status != 413 || !strings.Contains(answer, "dataref") {
 		t.Errorf("large: %d %s", status, answer)
 	}
 
 	h.stopLogger()
 	full := false
 	for range 20 {
-		raw := mustGate(t)
+		raw := eventstest.Gate(t)
 		status, answer := h.post(uid, oneEvent, raw)
 		if full = status == 503; full {
 			if !strings.Contains(answer, `"spool_full"`) {
@@ -265,7 +241,7 @@ func TestGateway(t *testing.T) {
 	}
 	h.startLogger()
 	h.drained("agent/piper")
-	last := mustGate(t)
+	last := eventstest.Gate(t)
 	if status, answer := h.settled(uid, last); status != 200 {
 		t.Errorf("after the return: %d %s", status, answer)
 	}
@@ -312,12 +288,12 @@ func TestGatewayKnowsItsCallers(t *testing.T) {
 	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","mode":"0666","callers":[{"user":%q,"principal":"agent/other"},{"uid":0,"principal":"agent/piper"}]}`, name))
 	h.startLogger()
 	h.startGateway()
-	hers, own := mustGate(t), mustGate(t)
+	hers, own := eventstest.Gate(t), eventstest.Gate(t)
 	for _, c := range []struct {
 		uid    int
 		raw    []byte
 		status int
-	}{{uid, hers, 200}, {0, own, 200}, {uid + 100_000, mustGate(t), 403}} {
+	}{{uid, hers, 200}, {0, own, 200}, {uid + 100_000, eventstest.Gate(t), 403}} {
 		if status, answer := h.settled(c.uid, c.raw); status != c.status {
 			t.Errorf("uid %d: %d %s", c.uid, status, answer)
 		}
@@ -362,7 +338,7 @@ func TestGatewayOutlastsItsConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := mustGate(t)
+	raw := eventstest.Gate(t)
 	if status, answer := h.post(os.Getuid(), oneEvent, raw); status != 202 {
 		t.Errorf("%d %s", status, answer)
 	}
@@ -386,7 +362,7 @@ func TestGatewayOutlastsItsConfiguration(t *testing.T) {
 func TestGatewayReload(t *testing.T) {
 	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","callers":[{"uid":%d,"principal":"agent/other"}]}`, os.Getuid()))
 	h.startGateway()
-	hers, own := mustGate(t), mustGate(t)
+	hers, own := eventstest.Gate(t), eventstest.Gate(t)
 	if status, answer := h.post(os.Getuid(), oneEvent, hers); status != 202 {
 		t.Fatalf("%d %s", status, answer)
 	}
@@ -424,7 +400,7 @@ func TestGatewayReload(t *testing.T) {
 	h.startLogger()
 	h.drained("agent/other")
 	h.drained("agent/piper")
-	if status, answer := h.settled(os.Getuid(), mustGate(t)); status != 200 {
+	if status, answer := h.settled(os.Getuid(), eventstest.Gate(t)); status != 200 {
 		t.Errorf("%d %s", status, answer)
 	}
 	got := map[string]string{}
@@ -434,29 +410,6 @@ func TestGatewayReload(t *testing.T) {
 	if len(got) != 3 || got[string(hers)] != "agent/other" || got[string(own)] != "agent/piper" {
 		t.Errorf("recorded %v", got)
 	}
-}
-
-// put uploads a blob.
-func (h *gatewayHouse) put(content string) (status int, answer string) {
-	h.t.Helper()
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", h.socket) },
-	}}
-	req, err := http.NewRequest("PUT", "http://gateway/v1/blobs", strings.NewReader(content))
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return resp.StatusCode, string(raw)
 }
 
 // TestGatewayOnAHostOfItsOwn has no blob store and makes none, where nobody would
@@ -475,7 +428,7 @@ func TestGatewayOnAHostOfItsOwn(t *testing.T) {
 		t.Errorf("a store was made: %v", err)
 	}
 	ref := `"dataref":"sha256:` + strings.Repeat("ab", 32) + `","data":`
-	raw := bytes.Replace(mustGate(t), []byte(`"data":`), []byte(ref), 1)
+	raw := bytes.Replace(eventstest.Gate(t), []byte(`"data":`), []byte(ref), 1)
 	if status, answer := h.settled(os.Getuid(), raw); status != 200 {
 		t.Errorf("an event with a dataref: %d %s", status, answer)
 	}
@@ -503,7 +456,7 @@ func TestGatewayRevokedPrincipal(t *testing.T) {
 	h := newGatewayHouse(t, fmt.Sprintf(`{"v":1,"socket":"SOCKET","callers":[{"uid":%d,"principal":"agent/other"}]}`, os.Getuid()))
 	h.startLogger()
 	h.startGateway()
-	if status, answer := h.settled(os.Getuid(), mustGate(t)); status != 200 {
+	if status, answer := h.settled(os.Getuid(), eventstest.Gate(t)); status != 200 {
 		t.Fatalf("%d %s", status, answer)
 	}
 	if err := principal.Dir(h.dir).Revoke("agent/other", time.Now()); err != nil {
@@ -513,7 +466,7 @@ func TestGatewayRevokedPrincipal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		status, answer := h.post(os.Getuid(), oneEvent, mustGate(t))
+		status, answer := h.post(os.Getuid(), oneEvent, eventstest.Gate(t))
 		if status == 403 && strings.Contains(answer, `"forbidden"`) {
 			break
 		}

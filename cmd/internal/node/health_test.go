@@ -22,6 +22,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"assay/events"
+	"assay/events/eventstest"
 	"assay/events/publish"
 )
 
@@ -191,15 +192,7 @@ func publishSome(t *testing.T, hub *Hub) {
 	defer nc.Close()
 	client := publish.New(nc, "agent/piper")
 	send := func(p events.Payload) {
-		ev, err := events.Maker{Source: "urn:test"}.New(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := events.Encode(ev)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := client.Publish(t.Context(), raw); err != nil {
+		if _, err := client.Publish(t.Context(), eventstest.Encode(t, p)); err != nil {
 			t.Fatal(err)
 		}
 	}

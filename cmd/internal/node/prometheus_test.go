@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"assay/events"
+	"assay/events/eventstest"
 	"assay/events/publish"
 	"assay/internal/answerkeys"
 	"assay/internal/principal"
@@ -220,15 +221,11 @@ func (o *observed) predict(window time.Duration, clause, expires string) (id str
 	o.t.Helper()
 	o.made++
 	id = fmt.Sprintf("0195d3c0-0000-7000-8000-%012d", o.made)
-	ev, err := events.Maker{Source: "urn:test"}.New(&events.PredictionRecorded{
+	receipt, err := o.nc.Publish(o.t.Context(), eventstest.Encode(o.t, &events.PredictionRecorded{
 		PredID: id, PredictedEffect: "as the clause says", P: 0.5,
 		Criterion: fmt.Appendf(nil, `{"criterion_version":1,"window":{"anchor":"recorded_at","offset":"1s","length":"%ds"},"all":[%s],"expires_after":%q}`,
 			int(window.Seconds()), clause, expires),
-	})
-	check(o.t, err)
-	raw, err := events.Encode(ev)
-	check(o.t, err)
-	receipt, err := o.nc.Publish(o.t.Context(), raw)
+	}))
 	check(o.t, err)
 	at, ok := events.Time(&receipt.RecordedAt)
 	if !ok {

@@ -42,7 +42,8 @@ type RestoreConfig struct {
 	// the cluster that DIR is of, or the backup if DIR is new, else the broker
 	// embedded in DIR.
 	NATS string
-	// Embedded restores the backup of a cluster to the broker embedded in DIR.
+	// Embedded restores the backup of a cluster to the broker embedded in DIR, which
+	// must not be of a cluster itself.
 	Embedded bool
 	// OfflineDir has the bootstrap seeds, which make the streams.
 	OfflineDir string
@@ -129,7 +130,7 @@ type restore struct {
 
 // before are the steps without a broker. Nothing is changed before prepare.
 func (r *restore) before() []func(context.Context) error {
-	return []func(context.Context) error{r.chooseKey, r.checkIdle, r.findLoss, r.checkSeeds, r.check, r.prepare, r.putBlobs}
+	return []func(context.Context) error{r.checkBroker, r.chooseKey, r.checkIdle, r.findLoss, r.checkSeeds, r.check, r.prepare, r.putBlobs}
 }
 
 // after are the steps that need DIR's broker.
@@ -145,6 +146,22 @@ func (r *restore) progress(what string) func(done, total uint64) {
 			r.Progress(what, done, total)
 		}
 	}
+}
+
+// checkBroker refuses to restore to a broker that DIR cannot have.
+func (r *restore) checkBroker(context.Context) error {
+	if !r.Embedded {
+		return nil
+	}
+	cluster := broker.Dir(r.Dir).Cluster()
+	_, err := os.Stat(cluster)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w, as %s says: restore to one broker in a new directory", broker.ErrClustered, cluster)
 }
 
 // chooseKey finds the key to hold the backup against.
@@ -398,7 +415,7 @@ func (r *restore) onBroker(ctx context.Context, steps []func(context.Context, *s
 		}
 		return nil
 	})
-	if cluster, _ := broker.LoadCluster(string(r.Dir)); cluster != nil && errors.Is(err, nats.ErrNoServers) {
+	if cluster, _ := broker.LoadCluster(string(r.Dir)); r.NATS == "" && cluster != nil && errors.Is(err, nats.ErrNoServers) {
 		return fmt.Errorf("%w: none of the cluster's brokers answers; copy %s to their hosts, start them, and restore again", err, r.Dir.join("nodes"))
 	}
 	return err

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
-	"assay/events"
+	"assay/events/eventstest"
 	"assay/events/publish"
 	"assay/ledger"
 	"assay/ledger/broker"
@@ -61,15 +61,7 @@ func (p *past) live(dir Dir, n int) {
 	}
 	client := publish.New(nc, "agent/piper")
 	for range n {
-		ev, err := events.Maker{Source: "urn:test"}.New(&events.GateChosen{Action: "KNOW"})
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		raw, err := events.Encode(ev)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		if _, err := client.Publish(ctx, raw); err != nil {
+		if _, err := client.Publish(ctx, eventstest.Gate(p.t)); err != nil {
 			p.t.Fatal(err)
 		}
 	}
@@ -375,6 +367,15 @@ func TestRestoreACluster(t *testing.T) {
 		stop()
 		if kept, err := broker.LoadCluster(string(again)); err != nil || kept.Secret != after.Secret {
 			t.Errorf("the second restore changed the layout: %v", err)
+		}
+		// Which broker gets the records is not left to what an earlier try put there.
+		c.Embedded = true
+		if _, err := Restore(t.Context(), c); !errors.Is(err, broker.ErrClustered) || !strings.Contains(err.Error(), "in a new directory") {
+			t.Errorf("embedded in the directory of a cluster: %v", err)
+		}
+		c.Embedded, c.NATS = false, "nats://127.0.0.1:1"
+		if _, err := Restore(t.Context(), c); !errors.Is(err, nats.ErrNoServers) || strings.Contains(err.Error(), "cluster") {
+			t.Errorf("to another broker, which does not run: %v", err)
 		}
 	}
 	// To one broker, if one says so.

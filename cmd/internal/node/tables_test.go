@@ -25,12 +25,6 @@ import (
 	"assay/projector/view"
 )
 
-// memoryEvidence is a ledger in memory.
-type memoryEvidence struct{ *ledgertest.Ledger }
-
-func (memoryEvidence) Close() error   { return nil }
-func (memoryEvidence) Origin() string { return "memory" }
-
 // signed signs the first size records.
 func signed(t testing.TB, l *ledgertest.Ledger, size uint64) ledger.SignedCheckpoint {
 	t.Helper()
@@ -82,7 +76,7 @@ func exported(t testing.TB, l *ledgertest.Ledger, change func(*TablesConfig)) (f
 	if change != nil {
 		change(&c)
 	}
-	m, err := ExportTables(t.Context(), memoryEvidence{l}, c)
+	m, err := ExportTables(t.Context(), bookEvidence{l}, c)
 	return m, c.Path, err
 }
 
@@ -137,7 +131,7 @@ func query(t testing.TB, db *sql.DB, q string) string {
 func TestExportHoldsTheLedger(t *testing.T) {
 	l := mixed(3000)
 	n := headOf(l)
-	replayed, err := Replay(t.Context(), memoryEvidence{l}, 0, nil, nil, zerolog.Nop())
+	replayed, err := Replay(t.Context(), bookEvidence{l}, 0, nil, nil, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +178,7 @@ func foreignSum(t testing.TB, db *sql.DB) (sum uint64) {
 // listed is how many things `assay list` shows.
 func listed(t testing.TB, l *ledgertest.Ledger, kind, namespace string) (n int) {
 	t.Helper()
-	_, err := Replay(t.Context(), memoryEvidence{l}, 0, nil, func(s *projector.State) error {
+	_, err := Replay(t.Context(), bookEvidence{l}, 0, nil, func(s *projector.State) error {
 		return view.List(s, kind, namespace, func(any) error { n++; return nil })
 	}, zerolog.Nop())
 	if err != nil {
@@ -297,7 +291,7 @@ func TestExportEndsWhenItIsStopped(t *testing.T) {
 			}
 		},
 	}
-	if _, err := ExportTables(ctx, memoryEvidence{l}, c); !errors.Is(err, context.Canceled) {
+	if _, err := ExportTables(ctx, bookEvidence{l}, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	if names, _ := os.ReadDir(filepath.Dir(c.Path)); len(names) != 0 {

@@ -16,6 +16,7 @@ import (
 
 	"assay/cmd/internal/node"
 	"assay/events"
+	"assay/events/eventstest"
 	"assay/events/publish"
 	"assay/internal/kv"
 	"assay/internal/principal"
@@ -77,14 +78,10 @@ func (l *lab) session(t testing.TB, n, pad int) {
 			texts = append(texts, strings.Repeat("x", min(left, 2000)))
 		}
 		status := "hypothesis"
-		ev, err := events.Maker{Source: "urn:test"}.New(&events.ClaimRecorded{
+		_, err := client.Publish(ctx, eventstest.Encode(t, &events.ClaimRecorded{
 			ClaimID: fmt.Sprintf("claim-%d", time.Now().UnixNano()), Status: status, Assumptions: texts,
 			Proposition: &events.Proposition{Variable: "v", Value: "x"},
-		})
-		check(t, err)
-		raw, err := events.Encode(ev)
-		check(t, err)
-		_, err = client.Publish(ctx, raw)
+		}))
 		check(t, err)
 	}
 	nc.Close()
