@@ -195,6 +195,19 @@ var byHand = []struct {
 		want: "0.5 (1/2) nothing followed 1", rows: "1d o1, 2n o1, 3d o2, 5e o3",
 	},
 	{
+		// What was imported followed nothing, be it named or not.
+		metric: "join_coverage", name: "imported",
+		build: func(b book) {
+			b.opportunity("o1", "why", "e")
+			b.call("t1", "causal", "e", func(d *events.ToolCalled) {
+				d.Context = events.Context{Capture: ptr("imported"), OpportunityID: ptr("o1")}
+			})
+			b.opportunity("o2", "why", "f")
+			b.call("t2", "causal", "f", imported)
+		},
+		want: "null (0/0) nothing followed 2", rows: "1e o1, 3e o2",
+	},
+	{
 		// Episode e has two of the kinds and is one incident, f has one, g has none.
 		metric: "incidents",
 		build: func(b book) {
@@ -247,6 +260,20 @@ var byHand = []struct {
 			b.call("t3", "look", "f")
 		},
 		want: "3 (3/1) no repair 1", rows: "5d e, 3n e=2, 4n e, 8e f",
+	},
+	{
+		// h1 was imported first, and counts by the live record.
+		metric: "competitors_before_first_fix", name: "imported", options: metric.Options{Repair: []string{"restart"}},
+		build: func(b book) {
+			b.opportunity("o1", "root_cause", "e")
+			for i, c := range []events.Context{importedContext, {}} {
+				b.Put(piper, prod, &events.HypothesesRecorded{
+					Context: c, SetID: fmt.Sprint("s", i), Alternatives: []events.Alternative{{ID: "h1"}},
+				}, ledgertest.Episode("e"))
+			}
+			b.call("t1", "restart", "e") // 4
+		},
+		want: "1 (1/1) imported 1", rows: "4d e, 2e e, 3n e",
 	},
 	{
 		metric: "competitors_before_first_fix", name: "no tool is named as a repair",
@@ -340,6 +367,27 @@ var byHand = []struct {
 			}
 		},
 		want: "1 (1) not asserted then 1 refuted 1", rows: "4e c1, 6e c2, 10n c3",
+	},
+	{
+		// What was imported says nothing: of c1 that it did not hold, of c2 that it held
+		// before it did so, of c3 that a verdict confirmed it.
+		metric: "useful_conclusions", name: "imported words",
+		build: func(b book) {
+			recheck := func(id, result string) {
+				b.Put(operator, prod, &events.FixRechecked{Context: importedContext, ClaimID: id, Result: result, Source: "instrument", Direct: true})
+			}
+			b.claim("c1", "asserted")               // 1
+			b.promise("p1", "c1", 0.8, "confirmed") // 2, 3
+			recheck("c1", "not_confirmed")
+			b.claim("c2", "asserted") // 5
+			recheck("c2", "confirmed")
+			b.recheck("c2", "confirmed") // 7
+			b.claim("c3", "asserted")
+			d := resolved("p3", "confirmed", b.promise("p3", "c3", 0.8, ""))
+			d.Context = importedContext
+			b.Put(resolver, prod, d)
+		},
+		want: "2 (2)", rows: "3n c1, 7n c2",
 	},
 	{
 		// One useful conclusion for four opportunities: 25 for a hundred.
@@ -464,6 +512,13 @@ var byHand = []struct {
 		want: "0.5 (2/4) not held then 1", rows: "3d c1, 4n c1, 6d c2, 7n c2, 10d c3, 13d c4, 18e c5",
 	},
 	{
+		// The claim was imported, whatever became of it here.
+		metric: "revision_accuracy", name: "imported", build: importedClaim, want: "null (0/0) imported 1", rows: "3e c1",
+	},
+	{
+		metric: "collateral_retractions", name: "imported", build: importedClaim, want: "null (0/0) imported 1", rows: "4e c1",
+	},
+	{
 		// c1 was confirmed and is retracted all the same; c2 was refuted, c3 never
 		// settled, and c4 confirmed only afterwards.
 		metric: "collateral_retractions",
@@ -574,6 +629,17 @@ var byHand = []struct {
 		// x1 came out as c2 had said; x4 has not been observed.
 		metric: "experiments_matched", build: experiments, want: "1 (1/1) not executed 3 not observed 1",
 		rows: "6d x1, 6n x1, 7e x2, 9e x3, 11e x4, 14e x5",
+	},
+	{
+		// What was observed is known from an import alone.
+		metric: "experiments_matched", name: "imported",
+		build: func(b book) {
+			b.call("t1", "try", "")
+			b.Put(piper, prod, &events.ExperimentProposed{ExpID: "x1", Discriminates: []string{}, Predicted: []events.PredictedOutcome{{ClaimID: "c1", Outcome: "falls"}}})
+			b.Put(dispatcher, prod, &events.ExperimentExecuted{ExpID: "x1", ToolCallID: "t1"})
+			b.Put(resolver, prod, &events.ExperimentObserved{Context: importedContext, ExpID: "x1", Observed: "falls"}) // 4
+		},
+		want: "null (0/0) imported 1", rows: "4e x1",
 	},
 	{
 		// q1 was made; q2's call was denied; q3 was made before it was selected; nobody
@@ -853,6 +919,12 @@ var byHand = []struct {
 	},
 }
 
+func importedClaim(b book) {
+	b.claim("c1", "asserted", func(d *events.ClaimRecorded) { d.Context = importedContext })
+	b.promise("p1", "c1", 0.9, "refuted") // 2, 3
+	b.revise("c1", "asserted", "retracted")
+}
+
 func experiments(b book) {
 	predicted := func(outcomes ...string) (out []events.PredictedOutcome) {
 		for i, o := range outcomes {
@@ -1080,7 +1152,7 @@ func TestNothingToCount(t *testing.T) {
 	for _, tt := range byHand {
 		tt.build(book{live})
 	}
-	for name, l := range map[string]*ledgertest.Ledger{"opened": opened, "imported": importedCopy(t, live)} {
+	for name, l := range map[string]*ledgertest.Ledger{"opened": opened, "imported": importedCopy(t, live, func(ledger.Seq) bool { return true })} {
 		fold(t, l, func(st *projector.State) {
 			for _, m := range metric.Catalogue() {
 				e, rs := explain(t, st, m.Name, metric.Options{Repair: []string{"restart"}})
@@ -1095,8 +1167,9 @@ func TestNothingToCount(t *testing.T) {
 	}
 }
 
-// importedCopy has the events of a ledger, each as it would be imported.
-func importedCopy(t *testing.T, from *ledgertest.Ledger) *ledgertest.Ledger {
+// importedCopy has the events of a ledger at their times, some as they would be
+// imported.
+func importedCopy(t *testing.T, from *ledgertest.Ledger, imported func(ledger.Seq) bool) *ledgertest.Ledger {
 	t.Helper()
 	last, err := from.Head(t.Context())
 	if err != nil {
@@ -1105,8 +1178,15 @@ func importedCopy(t *testing.T, from *ledgertest.Ledger) *ledgertest.Ledger {
 	to := ledgertest.New()
 	for seq := ledger.Seq(1); seq <= last; seq++ {
 		r, e := decode(t, from, seq)
-		e.Data.Common().Capture = ptr("imported")
-		to.Put(r.Principal, r.Namespace, e.Data, ledgertest.Episode(e.EpisodeID))
+		if imported(seq) {
+			e.Data.Common().Capture = ptr("imported")
+		}
+		to.Advance(r.RecordedAt.Sub(to.Now()))
+		raw, err := events.Encode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.PutEvent(r.Principal, r.Namespace, raw)
 	}
 	return to
 }
@@ -1183,7 +1263,8 @@ func checkSums(t *testing.T, m *metric.Metric, n metric.Number, rs []metric.Reco
 	}
 }
 
-// TestScoreAgrees: where score and catalogue mean the same, they say the same.
+// TestScoreAgrees: where score and catalogue mean the same, they say the same, also
+// over a ledger of which every seventh record was imported.
 func TestScoreAgrees(t *testing.T) {
 	l := ledgertest.New()
 	l.Mix(rand.New(rand.NewPCG(6, 2)), 3000)
@@ -1191,15 +1272,36 @@ func TestScoreAgrees(t *testing.T) {
 	l.Mix(rand.New(rand.NewPCG(6, 3)), 3000)
 	l.Advance(4 * day)
 	l.Mix(rand.New(rand.NewPCG(6, 4)), 1000)
+	t.Run("live", func(t *testing.T) { checkAgrees(t, l, false) })
+	t.Run("imports", func(t *testing.T) {
+		checkAgrees(t, importedCopy(t, l, func(seq ledger.Seq) bool { return seq%7 == 3 }), true)
+	})
+}
+
+func checkAgrees(t *testing.T, l *ledgertest.Ledger, imports bool) {
 	s := score(t, l, prod)
+	if imports != (s.Imported > 0) || imports != strings.Contains(s.Text(), "no live behaviour") {
+		t.Errorf("%d are imported: %s", s.Imported, s.Text())
+	}
 	fold(t, l, func(st *projector.State) {
 		for name, want := range map[string]metric.Ratio{
 			"routing_rate": s.Routing.Rate, "prediction_resolution_coverage": s.Coverage.Predictions.Rate,
 			"experiments_executed": s.Experiments.Rate, "executed_queries": s.Shadow.Queries.Rate,
+			"claim_resolution_coverage": s.Coverage.Claims.Rate, "useful_per_100_opportunities": s.Useful.Per100,
 		} {
 			e, _ := explain(t, st, name, metric.Options{})
 			if want.Denominator == 0 || e.Numerator != want.Numerator || *e.Denominator != want.Denominator {
 				t.Errorf("%s: %s, the score says %s", name, line(e.Number), want)
+			}
+		}
+		u := s.Useful
+		e, _ := explain(t, st, "useful_conclusions", metric.Options{})
+		if e.Numerator != u.Count || u.Count == 0 || e.Excluded["refuted"] != u.Refuted || u.Refuted == 0 {
+			t.Errorf("useful: %s, the score says %+v", line(e.Number), u)
+		}
+		for _, g := range e.Groups {
+			if want := map[string]int64{"prediction": u.ByPrediction, "recheck": u.ByRecheck}[g.Name]; g.Numerator != want {
+				t.Errorf("useful by %s: %s, the score says %d", g.Name, line(g.Number), want)
 			}
 		}
 		if e, _ := explain(t, st, "brier", metric.Options{}); *e.Denominator != s.Calibration.N || fmt.Sprintf("%.6f", *e.Value) != fmt.Sprintf("%.6f", *s.Calibration.Brier.Value) {

@@ -129,7 +129,10 @@ var predictionMetrics = []Metric{
 func (p *pass) predictions(fn func(item, *view.Prediction) error) error {
 	return view.ListPredictions(p.state, p.namespace, func(v *view.Prediction) error {
 		it, ok, err := p.item(v.PredID, "", events.TypePredictionRecorded, v.Seq)
-		if !ok {
+		if ok {
+			err = p.rule(v)
+		}
+		if !ok || err != nil {
 			return err
 		}
 		return fn(it, v)

@@ -113,12 +113,16 @@ func (n *StandingCount) add(st view.Standing) {
 func (c *computer) query(v *view.Query) error {
 	q := &c.Shadow.Queries
 	if v.Selected == nil {
-		q.Unselected++
-		return nil
+		ok, err := c.counts(v.Executed.Seq)
+		count(&q.Unselected, ok)
+		return err
+	}
+	if ok, err := c.counts(v.Selected.Seq); !ok {
+		return err
 	}
 	q.Rate.Denominator++
 	count(&q.Unlisted, v.Selected.Unlisted)
-	what, err := view.CheckQuery(c.state, v)
+	what, err := c.madeOf(v)
 	switch {
 	case err != nil:
 		return err
@@ -126,7 +130,7 @@ func (c *computer) query(v *view.Query) error {
 		q.WithoutCall++
 	case what == view.ExecutedDenied:
 		q.Denied++
-	case what == view.Executed && v.Executed.Seq < v.Selected.Seq:
+	case what == executedBefore:
 		q.BeforeSelection++
 	case what == view.Executed:
 		q.Rate.Numerator++
