@@ -194,15 +194,6 @@ func (p *pass) edges(fn func(item, *view.Claim) error) error {
 	})
 }
 
-// putIf counts the item in the denominator and, if it is so, in the numerator, both
-// by its own record.
-func (it item) putIf(so bool) error {
-	if err := it.denominator(); err != nil || !so {
-		return err
-	}
-	return it.numerator(it.ref)
-}
-
 // follow finds what was said of a claim.
 func (p *pass) follow(c *view.Claim) (past, error) {
 	promises, err := view.PromisesOf(p.state, c)

@@ -37,7 +37,7 @@ var labelMetrics = []Metric{
 			}
 			for _, c := range d.positive {
 				c.group = c.opportunity.DetectorVersion
-				if err := c.count(); err != nil {
+				if err := c.putBy(c.eligible, c.by); err != nil {
 					return err
 				}
 			}
@@ -149,10 +149,7 @@ var labelMetrics = []Metric{
 				if right == nil {
 					return it.exclude(unknown + "outcome")
 				}
-				if err := it.denominator(); err != nil || !*right {
-					return err
-				}
-				return it.numerator(ref{by.Seq, by.Type})
+				return it.putBy(*right, ref{by.Seq, by.Type})
 			})
 		},
 	},
@@ -223,15 +220,6 @@ type detected struct {
 	opportunity *view.Opportunity // nil: a turn without one
 	eligible    bool
 	by          ref // the label
-}
-
-// count puts the case in the denominator and, if it is eligible, in the numerator
-// by its label.
-func (d *detected) count() error {
-	if err := d.denominator(); err != nil || !d.eligible {
-		return err
-	}
-	return d.numerator(d.by)
 }
 
 // detection is what the detector found and scanned, and what of it was labelled.

@@ -98,6 +98,25 @@ func (it item) denominator() error { return it.put(Denominator, it.ref, 1, "") }
 
 func (it item) numerator(by ref) error { return it.amount(by, 1) }
 
+// putIf counts the item in the denominator and, if it is so, in the numerator, both
+// by its own record; putBy takes another one for the numerator.
+func (it item) putIf(so bool) error { return it.putBy(so, it.ref) }
+
+func (it item) putBy(so bool, by ref) error {
+	if err := it.denominator(); err != nil || !so {
+		return err
+	}
+	return it.numerator(by)
+}
+
+// putKnown is putIf, and excludes the item where what it asks for is unknown.
+func (it item) putKnown(so *bool, what string) error {
+	if so == nil {
+		return it.exclude(unknown + what)
+	}
+	return it.putIf(*so)
+}
+
 func (it item) amount(by ref, n int64) error {
 	imported, err := it.isImported(by.seq)
 	if err != nil {
