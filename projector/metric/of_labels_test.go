@@ -62,6 +62,48 @@ var labelByHand = []byHand{
 		rows: "5d e, 5n c1, 7e c3, 9d f, 9n p1",
 	},
 	{
+		// c1 and its label are live; c2 was imported, and c3's first label.
+		metric: "unsupported_commitments", name: "imported",
+		build: func(b book) {
+			no, yes := false, true
+			for _, id := range []string{"c1", "c2", "c3"} {
+				b.claim(id, "asserted", func(d *events.ClaimRecorded) {
+					if id == "c2" {
+						d.Context = importedContext
+					}
+				})
+			}
+			b.audit("claim", "c1", "r1", func(d *events.AuditLabelled) { d.CommitmentSupported = &no }) // 4
+			b.audit("claim", "c2", "r1", func(d *events.AuditLabelled) { d.CommitmentSupported = &no }) // 5
+			b.audit("claim", "c3", "r1", func(d *events.AuditLabelled) { d.Context, d.CommitmentSupported = importedContext, &no })
+			b.audit("claim", "c3", "r2", func(d *events.AuditLabelled) { d.CommitmentSupported = &yes }) // 7
+		},
+		want: "0.5 (1/2) imported 1", rows: "4d c1, 4n c1, 5e c2, 7d c3",
+	},
+	{
+		// The first abduction was imported, the second was not; o2 was.
+		metric: "engagement", name: "imported",
+		build: func(b book) {
+			b.opportunity("o1", "why", "e1")
+			b.Put(detector, prod, &events.OpportunityDetected{Context: importedContext, OpportunityID: "o2", Kind: "why"})
+			b.Put(piper, prod, &events.AbductionStarted{Context: importedContext, AbductionID: "a1", QuestionID: ptr("o1")})
+			b.Put(piper, prod, &events.AbductionStarted{AbductionID: "a2", QuestionID: ptr("o1")}) // 4
+			for _, id := range []string{"o1", "o2"} {
+				b.audit("opportunity", id, "r1", func(d *events.AuditLabelled) { d.AbductionWarranted = ptr(true) }) // 5, 6
+			}
+		},
+		want: "1 (1/1) imported 1", rows: "5d o1, 4n o1, 6e o2",
+	},
+	{
+		metric: "correct_revisions", name: "imported",
+		build: func(b book) {
+			b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: 1, ContentSHA256: sha(1)})
+			b.Put(piper, prod, &events.BeliefChallenged{Context: importedContext, ChallengeID: "x1", BeliefID: "b1"})
+			b.audit("challenge", "x1", "r1", func(d *events.AuditLabelled) { d.RevisionRequired, d.RevisionCorrect = ptr(true), ptr(true) }) // 3
+		},
+		want: "null (0/0) imported 1", rows: "3e x1",
+	},
+	{
 		// x1 was answered rightly and x2 not; x3 called for nothing, and of x4 nobody says
 		// what became of it.
 		metric: "correct_revisions",
