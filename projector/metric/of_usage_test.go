@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"assay/events"
+	"assay/projector/ledgertest"
 )
 
 var usageByHand = []byHand{
@@ -86,6 +87,17 @@ var usageByHand = []byHand{
 			b.usage("m2", "big", "e", nil, ptr(int64(1)))
 		},
 		want: "null (1000000000/1) unknown cost 1", rows: "1d e, 3n e=1000000000, 4e e",
+	},
+	{
+		// A cost that is unknown, of a usage that was imported, leaves the sum as it is.
+		metric: "cost_per_incident", name: "imported",
+		build: func(b book) {
+			b.opportunity("o1", "root_cause", "e")
+			b.price("big", 10)
+			b.usage("m1", "big", "e", ptr(int64(60_000)), ptr(int64(40_000)))
+			b.Put(dispatcher, prod, &events.UsageRecorded{Context: importedContext, MessageID: ptr("m2")}, ledgertest.Episode("e"))
+		},
+		want: "1 (1000000000/1) imported 1", rows: "1d e, 3n e=1000000000, 4e e",
 	},
 	{
 		// A dollar for one useful conclusion.
