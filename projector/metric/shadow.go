@@ -6,8 +6,8 @@ import (
 )
 
 // Shadow says what was captured when claims were made, and what sources other
-// than the agent said of them since. It is over all claims of the namespace, of
-// any age: what is not settled stays in.
+// than the agent said of them since. It is over all claims of the namespace that
+// were not imported, of any age: what is not settled stays in.
 type Shadow struct {
 	// WithAlternatives is claims with a set of hypotheses recorded before them ÷
 	// claims.
