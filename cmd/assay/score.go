@@ -312,8 +312,11 @@ func (c *scoreCmd) check(a *app) error {
 	if err == nil {
 		err = json.Unmarshal(head.Inputs, &was.Inputs)
 	}
-	if err != nil || was.Inputs.Seq == 0 {
-		return notCompared(fmt.Errorf("%s is no score that was printed with --json: %w", c.Check, errors.Join(err)))
+	if err == nil && was.Inputs.Seq == 0 {
+		err = errors.New("it names no record")
+	}
+	if err != nil {
+		return notCompared(fmt.Errorf("%s is no score that was printed with --json: %w", c.Check, err))
 	}
 	f, done, err := c.fold(a)
 	if err != nil {

@@ -59,6 +59,9 @@ type PerItem struct {
 }
 
 func (c *computer) cost(u *view.Spent) error {
+	if ok, err := c.counts(u.Seq); !ok {
+		return err
+	}
 	k := &c.Cost
 	k.Counted++
 	count(&k.SelfReported, u.SelfReported)

@@ -104,11 +104,12 @@ func Explain(s *projector.State, name, namespace string, o Options, fn func(Reco
 	if err != nil {
 		return nil, err
 	}
-	if namespace == "" {
-		namespace = DefaultNamespace
+	r, err := readingOf(s, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	out := &Explanation{V: CatalogueVersion, Metric: m.Name, Namespace: namespace, Week: o.Week, Unit: m.Unit, Options: o}
-	p := &pass{state: s, namespace: namespace, options: o, fn: fn, groups: map[string]*tally{}}
+	out := &Explanation{V: CatalogueVersion, Metric: m.Name, Namespace: r.namespace, Week: o.Week, Unit: m.Unit, Options: o}
+	p := &pass{reading: r, options: o, fn: fn, groups: map[string]*tally{}}
 	p.all.keep = m.Form == FormMedian || m.Form == FormP95
 	if err := p.stand(out); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

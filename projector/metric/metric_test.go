@@ -174,7 +174,27 @@ func TestUsefulConclusions(t *testing.T) {
 			l.Put(resolver, prod, resolved("p", "confirmed", 0))
 			l.Put(resolver, prod, resolved("q", "confirmed", 0))
 			l.Put(operator, prod, recheck("confirmed"))
-		}, 1, 1, 1, 1, 0},
+		}, 1, 1, 0, 1, 0},
+		{"confirmed by both, by the recheck first", func(l *ledgertest.Ledger) {
+			l.Put(piper, prod, claim("c", "asserted"))
+			l.Put(operator, prod, recheck("confirmed"))
+			l.Put(piper, prod, prediction("p", "c", 0.8))
+			l.Put(resolver, prod, resolved("p", "confirmed", 0))
+		}, 1, 0, 1, 1, 0},
+		{"confirmed and refuted", func(l *ledgertest.Ledger) {
+			l.Put(piper, prod, claim("c", "asserted"))
+			l.Put(piper, prod, prediction("p", "c", 0.8))
+			l.Put(piper, prod, prediction("q", "c", 0.8))
+			l.Put(resolver, prod, resolved("p", "confirmed", 0))
+			l.Put(resolver, prod, resolved("q", "refuted", 0))
+		}, 0, 0, 0, 1, 0},
+		{"asserted at the second confirmation only", func(l *ledgertest.Ledger) {
+			l.Put(piper, prod, claim("c", "hypothesis"))
+			l.Put(piper, prod, prediction("p", "c", 0.8))
+			l.Put(resolver, prod, resolved("p", "confirmed", 0))
+			l.Put(piper, prod, assert)
+			l.Put(operator, prod, recheck("confirmed"))
+		}, 0, 0, 0, 1, 1},
 		{"refuted", func(l *ledgertest.Ledger) {
 			l.Put(piper, prod, claim("c", "asserted"))
 			l.Put(piper, prod, prediction("p", "c", 0.8))
@@ -214,11 +234,17 @@ func TestUsefulConclusions(t *testing.T) {
 			cut := l.Put(piper, prod, prediction("p", "c", 0.8))
 			l.Put(resolver, prod, resolved("p", "confirmed", cut))
 		}, 1, 1, 0, 1, 0},
-		{"retracted", func(l *ledgertest.Ledger) {
+		{"retracted afterwards", func(l *ledgertest.Ledger) {
 			l.Put(piper, prod, claim("c", "asserted"))
 			l.Put(piper, prod, prediction("p", "c", 0.8))
 			l.Put(resolver, prod, resolved("p", "confirmed", 0))
 			l.Put(piper, prod, retract)
+		}, 1, 1, 0, 0, 0},
+		{"retracted before", func(l *ledgertest.Ledger) {
+			l.Put(piper, prod, claim("c", "asserted"))
+			l.Put(piper, prod, prediction("p", "c", 0.8))
+			l.Put(piper, prod, retract)
+			l.Put(resolver, prod, resolved("p", "confirmed", 0))
 		}, 0, 0, 0, 0, 0},
 		{"fix held", func(l *ledgertest.Ledger) {
 			l.Put(piper, prod, claim("c", "asserted"))
@@ -291,8 +317,8 @@ func TestCoverage(t *testing.T) {
 	l.Advance(old.Add(7 * day).Sub(l.Now())) // the newest of the old is just over seven days old
 	l.Put("logger/main", "logger", &events.ClockTicked{BootID: "b"})
 	c := score(t, l, prod).Coverage
-	near(t, "claims", c.Claims.Rate.Value, "0.428571") // 3 of 7
-	if r := c.Claims; r.Rate.Numerator != 3 || r.Rate.Denominator != 7 || r.WithoutPrediction != 2 || r.Young != 1 {
+	near(t, "claims", c.Claims.Rate.Value, "0.285714") // 2 of 7: a recheck is no prediction
+	if r := c.Claims; r.Rate.Numerator != 2 || r.Rate.Denominator != 7 || r.WithoutPrediction != 2 || r.Young != 1 {
 		t.Errorf("%+v", r)
 	}
 	near(t, "predictions", c.Predictions.Rate.Value, "0.4")

@@ -64,12 +64,7 @@ var beliefMetrics = []Metric{
 		Missing: leftOut,
 		Source:  "C8 8.2, Derived lineage lost; 14, Lineage preservation by writer",
 		count: func(p *pass) error {
-			return p.derived(func(it item, st *view.LineageStep) error {
-				if st.Lost == nil {
-					return it.exclude(unknown + "lineage")
-				}
-				return it.putIf(*st.Lost)
-			})
+			return p.derived(func(it item, st *view.LineageStep) error { return it.putKnown(st.Lost, "lineage") })
 		},
 	},
 	{
@@ -82,12 +77,7 @@ var beliefMetrics = []Metric{
 		Missing: leftOut,
 		Source:  "C8 7.7; 9, E2",
 		count: func(p *pass) error {
-			return p.derived(func(it item, st *view.LineageStep) error {
-				if st.OriginKept == nil {
-					return it.exclude(unknown + "origin")
-				}
-				return it.putIf(*st.OriginKept)
-			})
+			return p.derived(func(it item, st *view.LineageStep) error { return it.putKnown(st.OriginKept, "origin") })
 		},
 	},
 	{
@@ -114,10 +104,7 @@ var beliefMetrics = []Metric{
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, c *view.Contradiction) error {
 				it.group = ""
-				if c.Valid == nil {
-					return it.exclude(unknown + "validity")
-				}
-				return it.putIf(*c.Valid)
+				return it.putKnown(c.Valid, "validity")
 			})
 		},
 	},
@@ -139,10 +126,7 @@ var beliefMetrics = []Metric{
 				case !*c.Valid:
 					return it.exclude("not valid")
 				}
-				if err := it.denominator(); err != nil || !c.Verified {
-					return err
-				}
-				return it.numerator(ref{c.StateSeq, "contradiction." + c.RecordedState})
+				return it.putBy(c.Verified, ref{c.StateSeq, "contradiction." + c.RecordedState})
 			})
 		},
 	},

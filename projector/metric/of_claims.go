@@ -1,11 +1,9 @@
 package metric
 
 import (
-	"cmp"
 	"slices"
 
 	"assay/events"
-	"assay/ledger"
 	"assay/projector/view"
 )
 
@@ -123,10 +121,10 @@ var claimMetrics = []Metric{
 					return it.putIf(true)
 				}
 				h, _, err := view.HypothesesBefore(p.state, c)
-				if err != nil || h == nil || len(h.Alternatives) < 2 {
-					return cmp.Or(err, it.putIf(false))
+				if err == nil {
+					err = it.denominator()
 				}
-				if err := it.denominator(); err != nil {
+				if err != nil || h == nil || len(h.Alternatives) < 2 {
 					return err
 				}
 				return it.numerator(ref{h.Seq, events.TypeHypothesesRecorded})
@@ -196,89 +194,29 @@ func (p *pass) edges(fn func(item, *view.Claim) error) error {
 	})
 }
 
-// putIf counts the item in the denominator and, if it is so, in the numerator, both
-// by its own record.
-func (it item) putIf(so bool) error {
-	if err := it.denominator(); err != nil || !so {
-		return err
-	}
-	return it.numerator(it.ref)
-}
-
-// word is what a source other than the agent said of a claim.
-type word struct {
-	ref
-	known ledger.Seq // the record from which on it was decided
-	by    string     // prediction or recheck
-}
-
-// past is what was said of a claim, each by the first record that said so and was
-// not taken back.
-type past struct {
-	settled   *word // a prediction was confirmed or refuted
-	confirmed *word // a scorable prediction was confirmed, or a recheck held
-	refuted   *word // a prediction was refuted, or the latest recheck did not hold
-}
-
-// keepFirst keeps the earlier word.
-func keepFirst(have **word, w word) {
-	if *have == nil || w.seq < (*have).seq {
-		*have = &w
-	}
-}
-
-// follow finds what was said of a claim, but for what was imported.
-func (p *pass) follow(c *view.Claim) (f past, err error) {
+// follow finds what was said of a claim.
+func (p *pass) follow(c *view.Claim) (past, error) {
 	promises, err := view.PromisesOf(p.state, c)
 	if err != nil {
-		return f, err
+		return past{}, err
 	}
-	for i := range promises {
-		pred := &promises[i]
-		if !decided(pred) {
-			continue
-		}
-		imported, err := p.isImported(pred.Seq)
-		if err != nil {
-			return f, err
-		}
-		if imported {
-			continue
-		}
-		w := decision(pred)
-		keepFirst(&f.settled, w)
-		switch {
-		case pred.Final().Verdict == view.VerdictRefuted:
-			keepFirst(&f.refuted, w)
-		case scored(pred):
-			keepFirst(&f.confirmed, w)
-		}
-	}
-	return f, p.followRechecks(c, &f)
-}
-
-func (p *pass) followRechecks(c *view.Claim, f *past) error {
 	rechecks, err := view.RechecksOf(p.state, c)
-	for i, r := range rechecks {
-		w := word{ref{r.Seq, events.TypeFixRechecked}, r.Seq, "recheck"}
-		switch {
-		case r.Result != view.RecheckHeld && i == len(rechecks)-1:
-			keepFirst(&f.refuted, w)
-		case r.Result == view.RecheckHeld:
-			keepFirst(&f.confirmed, w)
-		}
+	if err != nil {
+		return past{}, err
 	}
-	return err
+	return p.reading.follow(c, promises, rechecks)
 }
 
-// decision is the ruling by which a prediction has its present verdict: the
-// resolution, or the amendment that brought another verdict.
-func decision(pred *view.Prediction) word {
-	r := pred.Final()
-	if pred.Resolution.Verdict == r.Verdict && !pred.Resolution.IsReport() {
-		r = pred.Resolution
+// claimBy takes a claim up by a later record of it.
+func (p *pass) claimBy(c *view.Claim, group string, by ref) (it item, ok bool, err error) {
+	if it, ok, err = p.item(c.ClaimID, group, by.typ, by.seq); !ok {
+		return it, false, err
 	}
-	return word{rulingRef(r), r.KnownAt(), "prediction"}
+	imported, err := p.isImported(c.Seq)
+	if err == nil && imported {
+		err = it.exclude(whyImported)
+	}
+	return it, !imported && err == nil, err
 }
 
 // useful counts the useful conclusions in a role: the record that confirmed one
@@ -293,7 +231,7 @@ func (p *pass) useful(role Role, grouped bool) error {
 		if grouped {
 			group = f.confirmed.by
 		}
-		it, ok, err := p.item(c.ClaimID, group, f.confirmed.typ, f.confirmed.seq)
+		it, ok, err := p.claimBy(c, group, f.confirmed.ref)
 		if !ok {
 			return err
 		}
@@ -308,30 +246,13 @@ func (p *pass) useful(role Role, grouped bool) error {
 	})
 }
 
-// notUseful is why a confirmed claim is no useful conclusion, or "".
-func (p *pass) notUseful(c *view.Claim, f past) (string, error) {
-	if imported, err := p.isImported(c.Seq); err != nil || imported {
-		return whyImported, err
-	}
-	revisions, err := view.RevisionsOf(p.state, c)
-	switch {
-	case err != nil:
-		return "", err
-	case f.refuted != nil:
-		return "refuted", nil
-	case c.StatusBefore(f.confirmed.known, revisions) != view.StatusAsserted:
-		return "not asserted then", nil
-	}
-	return "", nil
-}
-
 func (p *pass) revisions() error {
 	return view.ListClaims(p.state, p.namespace, func(c *view.Claim) error {
 		f, err := p.follow(c)
 		if err != nil || f.refuted == nil {
 			return err
 		}
-		it, ok, err := p.item(c.ClaimID, "", f.refuted.typ, f.refuted.seq)
+		it, ok, err := p.claimBy(c, "", f.refuted.ref)
 		if !ok {
 			return err
 		}
@@ -366,7 +287,7 @@ func (p *pass) collateral() error {
 		if at < 0 {
 			return nil
 		}
-		it, ok, err := p.item(c.ClaimID, "", events.TypeClaimRevised, revisions[at].Seq)
+		it, ok, err := p.claimBy(c, "", ref{revisions[at].Seq, events.TypeClaimRevised})
 		if !ok {
 			return err
 		}

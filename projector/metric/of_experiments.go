@@ -78,6 +78,12 @@ var experimentMetrics = []Metric{
 					return it.exclude("not observed")
 				}
 				it.ref = ref{e.Observed.Seq, events.TypeExperimentObserved}
+				switch imported, err := p.isImported(it.seq); {
+				case err != nil:
+					return err
+				case imported:
+					return it.exclude(whyImported)
+				}
 				matched := false
 				for _, o := range e.Proposed.Predicted {
 					matched = matched || o.Outcome == e.Observed.Outcome
@@ -152,14 +158,10 @@ func (p *pass) executions(fn func(item, *view.Experiment) error) error {
 
 func executed(e *view.Experiment) ref { return ref{e.Executed.Seq, events.TypeExperimentExecuted} }
 
-// ran says whether an experiment was run after its proposal, and not imported.
+// ran says whether an experiment was run after its proposal.
 func (p *pass) ran(e *view.Experiment) (bool, error) {
-	what, err := view.CheckExecution(p.state, e)
-	if err != nil || what != view.Executed || e.Executed.Seq < e.Proposed.Seq {
-		return false, err
-	}
-	imported, err := p.isImported(e.Executed.Seq)
-	return !imported, err
+	what, err := p.executionOf(e)
+	return what == view.Executed, err
 }
 
 // tellsApart says whether claims that were live at the proposal predict different
@@ -194,11 +196,11 @@ func (p *pass) queries() error {
 		if !ok {
 			return err
 		}
-		what, err := view.CheckQuery(p.state, q)
+		what, err := p.madeOf(q)
 		if err == nil {
 			err = it.denominator()
 		}
-		if err != nil || what != view.Executed || q.Executed.Seq < q.Selected.Seq {
+		if err != nil || what != view.Executed {
 			return err
 		}
 		return it.numerator(ref{q.Executed.Seq, events.TypeQueryExecuted})

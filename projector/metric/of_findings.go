@@ -67,10 +67,7 @@ var findingMetrics = []Metric{
 		Source: "EP Retrieval economics and safety",
 		count: func(p *pass) error {
 			return p.findings(func(it item, f *view.Finding) error {
-				if err := it.denominator(); err != nil || f.QuarantinedSeq == 0 {
-					return err
-				}
-				return it.numerator(ref{f.QuarantinedSeq, events.TypeFindingRated})
+				return it.putBy(f.QuarantinedSeq > 0, ref{f.QuarantinedSeq, events.TypeFindingRated})
 			})
 		},
 	},

@@ -37,7 +37,7 @@ var labelMetrics = []Metric{
 			}
 			for _, c := range d.positive {
 				c.group = c.opportunity.DetectorVersion
-				if err := c.count(); err != nil {
+				if err := c.putBy(c.eligible, c.by); err != nil {
 					return err
 				}
 			}
@@ -136,7 +136,7 @@ var labelMetrics = []Metric{
 				if c.Kind != view.LabelChallenge || requiredBy == nil {
 					return nil
 				}
-				it, ok, err := p.item(c.ID, "", requiredBy.Type, requiredBy.Seq)
+				it, ok, err := p.labelItem(c, "", requiredBy)
 				switch {
 				case !ok:
 					return err
@@ -149,10 +149,7 @@ var labelMetrics = []Metric{
 				if right == nil {
 					return it.exclude(unknown + "outcome")
 				}
-				if err := it.denominator(); err != nil || !*right {
-					return err
-				}
-				return it.numerator(ref{by.Seq, by.Type})
+				return it.putBy(*right, ref{by.Seq, by.Type})
 			})
 		},
 	},
@@ -162,7 +159,8 @@ var labelMetrics = []Metric{
 type labelled struct{ *view.LabelledCase }
 
 // labelled takes up everything that was labelled in the namespace, in the order of
-// kinds and ids. Of several rubrics the one whose first label came last counts.
+// kinds and ids. Of several rubrics the one whose first label came last counts. A
+// label that was imported is none.
 func (p *pass) labelled(fn func(*labelled) error) error {
 	var last *view.LabelledCase
 	done := func() error {
@@ -172,6 +170,9 @@ func (p *pass) labelled(fn func(*labelled) error) error {
 		return fn(&labelled{last})
 	}
 	err := view.ListLabelled(p.state, p.namespace, func(c *view.LabelledCase) error {
+		if err := p.dropImported(c); err != nil || len(c.Labels) == 0 {
+			return err
+		}
 		if last == nil || last.Kind != c.Kind || last.ID != c.ID {
 			if err := done(); err != nil {
 				return err
@@ -186,6 +187,21 @@ func (p *pass) labelled(fn func(*labelled) error) error {
 		return err
 	}
 	return done()
+}
+
+func (p *pass) dropImported(c *view.LabelledCase) error {
+	kept := c.Labels[:0]
+	for _, l := range c.Labels {
+		imported, err := p.isImported(l.Seq)
+		if err != nil {
+			return err
+		}
+		if !imported {
+			kept = append(kept, l)
+		}
+	}
+	c.Labels = kept
+	return nil
 }
 
 // say is what the raters answer, and the first label that answers: nil and that
@@ -223,15 +239,6 @@ type detected struct {
 	opportunity *view.Opportunity // nil: a turn without one
 	eligible    bool
 	by          ref // the label
-}
-
-// count puts the case in the denominator and, if it is eligible, in the numerator
-// by its label.
-func (d *detected) count() error {
-	if err := d.denominator(); err != nil || !d.eligible {
-		return err
-	}
-	return d.numerator(d.by)
 }
 
 // detection is what the detector found and scanned, and what of it was labelled.
@@ -379,6 +386,9 @@ func (p *pass) engagement() error {
 		if a.Started == nil {
 			return nil
 		}
+		if imported, err := p.isImported(a.Started.Seq); err != nil || imported {
+			return err
+		}
 		at, named := ref{a.Started.Seq, events.TypeAbductionStarted}, false
 		for _, id := range []*string{a.Started.QuestionID, a.Started.OpportunityID} {
 			if id == nil {
@@ -405,7 +415,7 @@ func (p *pass) engagement() error {
 		if by == nil {
 			return nil
 		}
-		it, ok, err := p.item(c.ID, "", by.Type, by.Seq)
+		it, ok, err := p.labelItem(c, "", by)
 		switch {
 		case !ok:
 			return err
@@ -434,15 +444,12 @@ func (p *pass) abductionAfter(c *labelled, byEpisode map[string][]ref) (first *r
 	if c.Kind != view.LabelOpportunity {
 		return nil, nil
 	}
-	o, err := view.GetOpportunity(p.state, p.namespace, c.ID)
-	if errors.Is(err, kv.ErrNotFound) || err == nil && o.EpisodeID == "" {
-		return nil, nil
-	}
-	if err != nil {
+	seq, episode, err := p.placeOf(c)
+	if err != nil || episode == "" {
 		return nil, err
 	}
-	for _, at := range byEpisode[o.EpisodeID] {
-		if at.seq > o.Seq && (first == nil || at.seq < first.seq) {
+	for _, at := range byEpisode[episode] {
+		if at.seq > seq && (first == nil || at.seq < first.seq) {
 			first = &at
 		}
 	}
@@ -457,14 +464,14 @@ func (p *pass) commitments(fn func(it item, episode string, supported bool) erro
 		if by == nil || c.Kind != view.LabelClaim && c.Kind != view.LabelPrediction {
 			return nil
 		}
-		it, ok, err := p.item(c.ID, c.Kind, by.Type, by.Seq)
+		it, ok, err := p.labelItem(c, c.Kind, by)
 		switch {
 		case !ok:
 			return err
 		case says == nil:
 			return it.exclude(unknown + "support")
 		}
-		episode, err := p.episodeOf(c)
+		_, episode, err := p.placeOf(c)
 		if err != nil {
 			return err
 		}
@@ -472,25 +479,53 @@ func (p *pass) commitments(fn func(it item, episode string, supported bool) erro
 	})
 }
 
-func (p *pass) episodeOf(c *labelled) (string, error) {
-	if c.Kind == view.LabelClaim {
-		v, err := view.GetClaim(p.state, p.namespace, c.ID)
-		if err != nil {
-			return "", ignore(err)
-		}
-		return v.EpisodeID, nil
+// labelItem takes up what was labelled by the first label that answers; what was
+// itself imported is excluded.
+func (p *pass) labelItem(c *labelled, group string, by *view.Label) (it item, ok bool, err error) {
+	if it, ok, err = p.item(c.ID, group, by.Type, by.Seq); !ok {
+		return it, false, err
 	}
-	v, err := view.GetPrediction(p.state, p.namespace, c.ID)
+	seq, _, err := p.placeOf(c)
 	if err != nil {
-		return "", ignore(err)
+		return it, false, err
 	}
-	return v.EpisodeID, nil
+	imported, err := p.isImported(seq)
+	if err == nil && imported {
+		err = it.exclude(whyImported)
+	}
+	return it, !imported && err == nil, err
 }
 
-// ignore is the error but for what is not there.
-func ignore(err error) error {
-	if errors.Is(err, kv.ErrNotFound) {
-		return nil
+// placeOf is the record of what was labelled and its episode; 0 and "" for a turn,
+// which has no record of its own, and for what is not there.
+func (p *pass) placeOf(c *labelled) (seq ledger.Seq, episode string, err error) {
+	switch c.Kind {
+	case view.LabelOpportunity:
+		var o *view.Opportunity
+		if o, err = view.GetOpportunity(p.state, p.namespace, c.ID); err == nil {
+			seq, episode = o.Seq, o.EpisodeID
+		}
+	case view.LabelClaim:
+		var v *view.Claim
+		if v, err = view.GetClaim(p.state, p.namespace, c.ID); err == nil {
+			seq, episode = v.Seq, v.EpisodeID
+		}
+	case view.LabelPrediction:
+		var v *view.Prediction
+		if v, err = view.GetPrediction(p.state, p.namespace, c.ID); err == nil {
+			seq, episode = v.Seq, v.EpisodeID
+		}
+	case view.LabelChallenge:
+		var all []view.Challenge
+		all, err = view.FindChallenge(p.state, c.ID)
+		for _, v := range all {
+			if v.Namespace == p.namespace {
+				seq = v.Seq
+			}
+		}
 	}
-	return err
+	if errors.Is(err, kv.ErrNotFound) {
+		err = nil
+	}
+	return seq, episode, err
 }

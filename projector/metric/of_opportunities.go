@@ -51,7 +51,11 @@ var opportunityMetrics = []Metric{
 		Source:     "EP Episode schema",
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, o *view.Opportunity) error {
-				if o.Route == nil {
+				followed, err := p.followed(o)
+				switch {
+				case err != nil:
+					return err
+				case !followed:
 					return it.exclude("nothing followed")
 				}
 				if err := it.denominator(); err != nil || o.Join != view.JoinExact {
@@ -212,10 +216,14 @@ func (p *pass) competitors() error {
 		recorded, seen := table[it.id], map[string]bool{}
 		slices.SortFunc(recorded, func(a, b causes) int { return cmp.Compare(a.seq, b.seq) })
 		for _, c := range recorded {
+			imported, err := p.isImported(c.seq)
+			if err != nil {
+				return err
+			}
 			n := int64(0)
 			for _, id := range c.ids {
 				if c.seq < fix.seq && !seen[id] {
-					seen[id] = true
+					seen[id] = !imported
 					n++
 				}
 			}
@@ -245,12 +253,4 @@ func (p *pass) firstRepairs() (map[string]ref, error) {
 		return err
 	})
 	return first, err
-}
-
-// rulingRef is the record of a resolver's ruling.
-func rulingRef(r *view.Resolution) ref {
-	if r.Cause != "" {
-		return ref{r.Seq, events.TypePredictionResolutionAmended}
-	}
-	return ref{r.Seq, events.TypePredictionResolved}
 }

@@ -64,12 +64,7 @@ var predictionMetrics = []Metric{
 		Exclusions: imported + "; predictions without a verdict of telemetry",
 		Source:     "C8 13; C9 Separate intent, action and outcome",
 		count: func(p *pass) error {
-			return p.decidedPredictions(func(it item, v *view.Prediction) error {
-				if err := it.denominator(); err != nil || !scored(v) {
-					return err
-				}
-				return it.numerator(decision(v).ref)
-			})
+			return p.decidedPredictions(func(it item, v *view.Prediction) error { return it.putBy(scored(v), decision(v).ref) })
 		},
 	},
 	{
@@ -84,10 +79,7 @@ var predictionMetrics = []Metric{
 		Source:     "C8 7.7, Calibration",
 		count: func(p *pass) error {
 			return p.scoredPredictions(func(it item, v *view.Prediction) error {
-				if err := it.denominator(); err != nil || v.Final().Verdict != view.VerdictConfirmed {
-					return err
-				}
-				return it.numerator(decision(v).ref)
+				return it.putBy(v.Final().Verdict == view.VerdictConfirmed, decision(v).ref)
 			})
 		},
 	},
@@ -102,9 +94,7 @@ var predictionMetrics = []Metric{
 		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
 		Source:     "C8 7.7, Calibration",
 		count: func(p *pass) error {
-			return p.scoredPredictions(func(it item, v *view.Prediction) error {
-				return it.amount(decision(v).ref, inParts(square(v.P-outcome(v))))
-			})
+			return p.misses(func(v *view.Prediction) float64 { return square(v.P - outcome(v)) })
 		},
 	},
 	{
@@ -118,9 +108,7 @@ var predictionMetrics = []Metric{
 		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
 		Source:     "C8 7.7, Calibration",
 		count: func(p *pass) error {
-			return p.scoredPredictions(func(it item, v *view.Prediction) error {
-				return it.amount(decision(v).ref, inParts(v.P-outcome(v)))
-			})
+			return p.misses(func(v *view.Prediction) float64 { return v.P - outcome(v) })
 		},
 	},
 }
@@ -129,7 +117,10 @@ var predictionMetrics = []Metric{
 func (p *pass) predictions(fn func(item, *view.Prediction) error) error {
 	return view.ListPredictions(p.state, p.namespace, func(v *view.Prediction) error {
 		it, ok, err := p.item(v.PredID, "", events.TypePredictionRecorded, v.Seq)
-		if !ok {
+		if ok {
+			err = p.rule(v)
+		}
+		if !ok || err != nil {
 			return err
 		}
 		return fn(it, v)
@@ -159,6 +150,13 @@ func (p *pass) scoredPredictions(fn func(item, *view.Prediction) error) error {
 	})
 }
 
+// misses counts by how much each scored prediction was off, in 1/perProbability.
+func (p *pass) misses(by func(*view.Prediction) float64) error {
+	return p.scoredPredictions(func(it item, v *view.Prediction) error {
+		return it.amount(decision(v).ref, int64(math.Round(by(v)*perProbability)))
+	})
+}
+
 // category is the rung of the claim that a prediction is on, "proposition" for a
 // claim of a value, and "no claim".
 func (p *pass) category(v *view.Prediction) (string, error) {
@@ -184,9 +182,6 @@ func outcome(v *view.Prediction) float64 {
 	}
 	return 0
 }
-
-// inParts is a number in 1/perProbability.
-func inParts(x float64) int64 { return int64(math.Round(x * perProbability)) }
 
 // isOld says whether something is old enough to count for coverage.
 func (p *pass) isOld(at time.Time) bool { return at.Before(p.now.Add(-Settled)) }

@@ -226,6 +226,12 @@ func (p *pass) costOfIncidents() error {
 			it.typ = events.TypeToolCalled
 		}
 		it.seq = u.Seq
+		switch imported, err := p.isImported(u.Seq); {
+		case err != nil:
+			return err
+		case imported:
+			return it.exclude(whyImported)
+		}
 		return it.known(prices.Cost(u), "cost")
 	})
 }

@@ -6,23 +6,24 @@ import (
 	"assay/projector/view"
 )
 
-// Useful counts verified useful conclusions (C9): a claim that is asserted, was
-// asserted before the outcome was known, and of which either a scorable
-// prediction was confirmed, or the root cause was confirmed by an independent
-// fix-and-recheck. A confirmed recheck that a later one contradicts is none.
+// Useful counts verified useful conclusions (C9), as the metric useful_conclusions
+// does: claims, each once, that were asserted when their first confirmation was
+// decided, by a scorable prediction or an independent fix-and-recheck, and that
+// nothing refuted.
 type Useful struct {
 	Count        int64 `json:"count"`
-	ByPrediction int64 `json:"by_prediction"` // of Count; one claim can be in both
-	ByRecheck    int64 `json:"by_recheck"`
-	Edges        int64 `json:"causal_edges"` // of Count, claims of a causal edge
-	Propositions int64 `json:"propositions"` // of Count, claims of a value
-	Asserted     int64 `json:"asserted"`     // claims that are asserted now
-	Claims       int64 `json:"claims"`       // all claims
-	// AssertedAfter is how many asserted claims would count had they been
-	// asserted before their outcome was known.
+	ByPrediction int64 `json:"by_prediction"` // of Count, those that a prediction confirmed first
+	ByRecheck    int64 `json:"by_recheck"`    // of Count, the others
+	Edges        int64 `json:"causal_edges"`  // of Count, claims of a causal edge
+	Propositions int64 `json:"propositions"`  // of Count, claims of a value
+	Asserted     int64 `json:"asserted"`      // claims that are asserted now
+	Claims       int64 `json:"claims"`        // all claims
+	// AssertedAfter is how many claims that are asserted now would count had they
+	// been so when their first confirmation was decided.
 	AssertedAfter int64 `json:"asserted_after_outcome"`
-	// AlsoRefuted is how many of Count have a refuted prediction too.
-	AlsoRefuted int64 `json:"also_refuted"`
+	// Refuted is how many claims were confirmed, and do not count because a
+	// prediction on them was refuted or their latest recheck did not hold.
+	Refuted int64 `json:"refuted"`
 	// Per100 is Count for every 100 detected opportunities, as a ratio whose
 	// value is already multiplied by 100.
 	Per100 Ratio `json:"per_100_opportunities"`
@@ -36,7 +37,7 @@ type Coverage struct {
 }
 
 // ClaimCoverage is over claims; a claim is resolved when one of its predictions
-// was confirmed or refuted, or a recheck was conclusive.
+// was confirmed or refuted by telemetry.
 type ClaimCoverage struct {
 	Rate              Ratio `json:"rate"` // resolved ÷ all older than seven days
 	WithoutPrediction int64 `json:"without_prediction"`
@@ -109,79 +110,47 @@ func decided(p *view.Prediction) bool {
 	return f != nil && !f.IsReport() && (f.Verdict == view.VerdictConfirmed || f.Verdict == view.VerdictRefuted)
 }
 
-func (c *computer) claim(sc *view.ShadowCase) {
-	u, cov, cl := &c.Useful, &c.Coverage.Claims, &sc.Claim
-	f := follow(sc)
-	u.add(cl, f)
+func (c *computer) claim(sc *view.ShadowCase) error {
+	cov, cl := &c.Coverage.Claims, &sc.Claim
+	f, err := c.follow(cl, sc.Predictions, sc.Rechecks)
+	if err == nil {
+		err = c.useful(cl, f)
+	}
+	if err != nil {
+		return err
+	}
 	if c.young(cl.RecordedAt) {
 		cov.Young++
-		return
+		return nil
 	}
 	cov.Rate.Denominator++
-	count(&cov.Rate.Numerator, f.resolved)
+	count(&cov.Rate.Numerator, f.settled != nil)
 	count(&cov.WithoutPrediction, cl.Predictions == 0)
+	return nil
 }
 
-// fate is what became of one claim.
-type fate struct {
-	resolved     bool // by a prediction or a conclusive recheck
-	byPrediction bool // a scorable prediction was confirmed after the assertion
-	byRecheck    bool // a recheck held after the assertion
-	late         bool // one of them, but before the assertion
-	refuted      bool
-}
-
-func follow(sc *view.ShadowCase) (f fate) {
-	cl := &sc.Claim
-	if r := cl.Recheck; r != nil {
-		f.resolved = true
-		if r.Result == view.RecheckHeld && r.Principal != cl.Principal {
-			f.note(&f.byRecheck, cl.AssertedSeq > 0 && cl.AssertedSeq < r.Seq)
-		}
-	}
-	for i := range sc.Predictions {
-		p := &sc.Predictions[i]
-		if !decided(p) {
-			continue
-		}
-		f.resolved = true
-		switch {
-		case p.Final().Verdict == view.VerdictRefuted:
-			f.refuted = true
-		case scored(p):
-			f.note(&f.byPrediction, cl.AssertedSeq > 0 && cl.AssertedSeq < p.Resolution.KnownAt())
-		}
-	}
-	return f
-}
-
-// note marks a success, as late when the claim was not yet asserted.
-func (f *fate) note(which *bool, inTime bool) {
-	if inTime {
-		*which = true
-	} else {
-		f.late = true
-	}
-}
-
-func (u *Useful) add(cl *view.Claim, f fate) {
+func (c *computer) useful(cl *view.Claim, f past) error {
+	u, asserted := &c.Useful, cl.Status == view.StatusAsserted
 	u.Claims++
-	if cl.Status != view.StatusAsserted {
-		return
+	count(&u.Asserted, asserted)
+	if f.confirmed == nil {
+		return nil
 	}
-	u.Asserted++
-	if !f.byPrediction && !f.byRecheck {
-		if f.late {
-			u.AssertedAfter++
-		}
-		return
+	why, err := c.notUseful(cl, f)
+	switch {
+	case err != nil:
+		return err
+	case why != "":
+		count(&u.Refuted, why == whyRefuted)
+		count(&u.AssertedAfter, why == whyNotAsserted && asserted)
+		return nil
 	}
 	u.Count++
-	count(&u.ByPrediction, f.byPrediction)
-	count(&u.ByRecheck, f.byRecheck)
-	count(&u.AlsoRefuted, f.refuted)
+	count(&u.ByPrediction, f.confirmed.by == byPrediction)
+	count(&u.ByRecheck, f.confirmed.by == byRecheck)
 	count(&u.Edges, cl.Edge != nil)
 	count(&u.Propositions, cl.Proposition != nil)
+	return nil
 }
 
 func count(n *int64, yes bool) {
@@ -190,7 +159,14 @@ func count(n *int64, yes bool) {
 	}
 }
 
-func (c *computer) prediction(p *view.Prediction) {
+func (c *computer) prediction(p *view.Prediction) error {
+	ok, err := c.counts(p.Seq)
+	if ok {
+		err = c.rule(p)
+	}
+	if !ok || err != nil {
+		return err
+	}
 	cov, cal := &c.Coverage.Predictions, &c.Calibration
 	cov.Total.add(p)
 	if c.young(p.RecordedAt) {
@@ -200,14 +176,10 @@ func (c *computer) prediction(p *view.Prediction) {
 	}
 	switch {
 	case decided(p) && scored(p):
-		outcome := 0.0
-		if p.Final().Verdict == view.VerdictConfirmed {
-			outcome = 1
-		}
-		clamped := clamp(p.P)
+		happened, clamped := outcome(p), clamp(p.P)
 		count(&cal.Clamped, clamped != p.P)
-		c.Brier.score(square(p.P - outcome))
-		c.LogLoss.score(surprise(clamped, outcome))
+		c.Brier.score(square(p.P - happened))
+		c.LogLoss.score(surprise(clamped, happened))
 	case decided(p):
 		cal.Unscorable++
 	case fillable(p):
@@ -215,6 +187,7 @@ func (c *computer) prediction(p *view.Prediction) {
 		c.Brier.fill(square(p.P), square(p.P-1))
 		c.LogLoss.fill(surprise(clamped, 0), surprise(clamped, 1))
 	}
+	return nil
 }
 
 // fillable is a prediction that telemetry left unresolved and that would have been

@@ -3,7 +3,6 @@ package metric
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"assay/internal/kv"
 	"assay/ledger"
@@ -14,16 +13,13 @@ import (
 // pass is one reading of the views for one metric: it is what both the value and
 // the records behind it come from.
 type pass struct {
-	state     *projector.State
-	namespace string
-	options   Options
-	from, to  ledger.Seq // records of the week: [from, to); to is 0 without one
-	now       time.Time  // of the ledger
-	imports   bool       // there are some
-	fn        func(Record) error
-	all       tally
-	groups    map[string]*tally
-	why       string
+	reading
+	options  Options
+	from, to ledger.Seq // records of the week: [from, to); to is 0 without one
+	fn       func(Record) error
+	all      tally
+	groups   map[string]*tally
+	why      string
 }
 
 // stand notes where the views stand, and what the week's records are.
@@ -32,21 +28,13 @@ func (p *pass) stand(out *Explanation) error {
 	if err != nil {
 		return err
 	}
-	l, err := p.state.Ledger()
-	if err != nil {
-		return err
-	}
-	p.now = l.Time
 	out.At.Seq, out.At.Leaf = seq, leaf.String()
-	if !l.Time.IsZero() {
-		text := ledger.FormatTime(l.Time)
+	if !p.now.IsZero() {
+		text := ledger.FormatTime(p.now)
 		out.At.LedgerTime = &text
 	}
 	for _, c := range p.state.Cursors() {
 		out.At.Versions = append(out.At.Versions, projector.Version{Projection: c.Projection, Version: c.Version})
-	}
-	if p.imports, err = view.HasImports(p.state); err != nil {
-		return err
 	}
 	return p.findWeek(p.options.Week)
 }
@@ -104,18 +92,30 @@ func (p *pass) item(id, group, typ string, seq ledger.Seq) (it item, ok bool, er
 // whyImported is why a record is excluded that tells of what happened before it.
 const whyImported = "imported"
 
-func (p *pass) isImported(seq ledger.Seq) (bool, error) {
-	if !p.imports {
-		return false, nil
-	}
-	return view.IsImported(p.state, seq)
-}
-
 // denominator counts the item by its own record, numerator by the record that puts
 // it there; one that was imported puts it nowhere.
 func (it item) denominator() error { return it.put(Denominator, it.ref, 1, "") }
 
 func (it item) numerator(by ref) error { return it.amount(by, 1) }
+
+// putIf counts the item in the denominator and, if it is so, in the numerator, both
+// by its own record; putBy takes another one for the numerator.
+func (it item) putIf(so bool) error { return it.putBy(so, it.ref) }
+
+func (it item) putBy(so bool, by ref) error {
+	if err := it.denominator(); err != nil || !so {
+		return err
+	}
+	return it.numerator(by)
+}
+
+// putKnown is putIf, and excludes the item where what it asks for is unknown.
+func (it item) putKnown(so *bool, what string) error {
+	if so == nil {
+		return it.exclude(unknown + what)
+	}
+	return it.putIf(*so)
+}
 
 func (it item) amount(by ref, n int64) error {
 	imported, err := it.isImported(by.seq)

@@ -31,10 +31,13 @@ const Settled = 7 * 24 * time.Hour
 
 // Score is every metric of one namespace at one record.
 type Score struct {
-	V           int         `json:"v"` // Version
-	Namespace   string      `json:"namespace"`
-	Inputs      Inputs      `json:"inputs"`
-	Parameters  Parameters  `json:"parameters"`
+	V          int        `json:"v"` // Version
+	Namespace  string     `json:"namespace"`
+	Inputs     Inputs     `json:"inputs"`
+	Parameters Parameters `json:"parameters"`
+	// Imported counts what is in no figure because its record was imported:
+	// opportunities, claims, predictions, experiments, sets, queries and usages.
+	Imported    int64       `json:"imported"`
 	Routing     Routing     `json:"routing"`
 	Useful      Useful      `json:"useful_conclusions"`
 	Coverage    Coverage    `json:"resolution_coverage"`
@@ -143,9 +146,16 @@ func inputsOf(s *projector.State, t time.Time, namespace string) (Inputs, error)
 	return in, nil
 }
 
-func (c *computer) routing(o *view.Opportunity) {
+func (c *computer) routing(o *view.Opportunity) error {
+	if ok, err := c.counts(o.Seq); !ok {
+		return err
+	}
 	r := &c.Routing
 	r.Rate.Denominator++
+	if followed, err := c.followed(o); !followed {
+		count(&r.None, err == nil)
+		return err
+	}
 	switch o.RoutedTo {
 	case view.RoutedCausalTool:
 		r.CausalTool++
@@ -156,8 +166,6 @@ func (c *computer) routing(o *view.Opportunity) {
 		count(&r.SelfReported, o.Route.SelfReported)
 	case view.RoutedProse:
 		r.Prose++
-	default:
-		r.None++
 	}
 	switch o.Join {
 	case view.JoinExact:
@@ -165,16 +173,20 @@ func (c *computer) routing(o *view.Opportunity) {
 	case view.JoinEpisode:
 		r.Episode++
 	}
+	return nil
 }
 
 func (c *computer) experiment(e *view.Experiment) error {
 	x := &c.Experiments
+	if ok, err := c.counts(firstOf(e)); !ok {
+		return err
+	}
 	if e.Proposed == nil {
 		x.Unproposed++
 		return nil
 	}
 	x.Rate.Denominator++
-	what, err := view.CheckExecution(c.state, e)
+	what, err := c.executionOf(e)
 	switch {
 	case err != nil:
 		return err
@@ -182,13 +194,33 @@ func (c *computer) experiment(e *view.Experiment) error {
 		x.WithoutCall++
 	case what == view.ExecutedDenied:
 		x.Denied++
-	case what == view.Executed && e.Executed.Seq < e.Proposed.Seq:
+	case what == executedBefore:
 		x.BeforeProposal++
 	case what == view.Executed:
 		x.Rate.Numerator++
-		count(&x.Observed, e.Observed != nil)
+		return c.observed(e)
 	}
 	return nil
+}
+
+func (c *computer) observed(e *view.Experiment) error {
+	if e.Observed == nil {
+		return nil
+	}
+	imported, err := c.isImported(e.Observed.Seq)
+	count(&c.Experiments.Observed, !imported && err == nil)
+	return err
+}
+
+// firstOf is the record that brings an experiment up.
+func firstOf(e *view.Experiment) ledger.Seq {
+	switch {
+	case e.Proposed != nil:
+		return e.Proposed.Seq
+	case e.Executed != nil:
+		return e.Executed.Seq
+	}
+	return e.Observed.Seq
 }
 
 // Encode is the score as one line of JSON, the same bytes for the same ledger.

@@ -25,6 +25,7 @@ import (
 // part is what a page of values adds to a score: counts and sums, and of ratios
 // the numerators and denominators. All of its numbers add up.
 type part struct {
+	Imported    int64
 	Routing     Routing
 	Useful      Useful
 	Coverage    Coverage
@@ -39,16 +40,21 @@ type part struct {
 // computer computes the part of one page.
 type computer struct {
 	part
-	page      projector.Page
-	state     *projector.State // sees the page alone
-	namespace string
-	now       time.Time // ledger time
-	due       time.Time // from when on the part may be another; zero for never
-	captured  captures  // of claims of the page, as far as they are known
-	captures  captures  // of all of them, once it was gone through
+	reading  // sees the page alone
+	page     projector.Page
+	due      time.Time // from when on the part may be another; zero for never
+	captured captures  // of claims of the page, as far as they are known
+	captures captures  // of all of them, once it was gone through
 }
 
 type captures = map[string]captured // by claim id
+
+// counts says whether what a record brought up counts: what was imported does not.
+func (c *computer) counts(seq ledger.Seq) (bool, error) {
+	imported, err := c.isImported(seq)
+	count(&c.Imported, imported)
+	return !imported && err == nil, err
+}
 
 // young says whether what was recorded then is too young to count for coverage.
 // It notes when that ends.
@@ -77,7 +83,7 @@ var sections = []struct {
 	add func(*computer) error
 }{
 	{view.AllOpportunities, func(c *computer) error {
-		return view.ListOpportunities(c.state, c.namespace, func(o *view.Opportunity) error { c.routing(o); return nil })
+		return view.ListOpportunities(c.state, c.namespace, c.routing)
 	}},
 	{view.AllClaims, func(c *computer) error {
 		c.captures = make(captures)
@@ -86,26 +92,34 @@ var sections = []struct {
 			return err
 		}
 		return view.ListClaims(c.state, c.namespace, func(cl *view.Claim) error {
+			if ok, err := c.counts(cl.Seq); !ok {
+				return err
+			}
 			sc := &view.ShadowCase{Claim: *cl, LaterSets: later[cl.ClaimID]}
 			if err := sc.Follow(c.state); err != nil {
 				return err
 			}
-			c.claim(sc)
+			if err := c.claim(sc); err != nil {
+				return err
+			}
 			c.ages(cl.RecordedAt.Add(view.UndecidedAfter))
 			return c.shadow(sc)
 		})
 	}},
 	{view.AllPredictions, func(c *computer) error {
-		return view.ListPredictions(c.state, c.namespace, func(p *view.Prediction) error { c.prediction(p); return nil })
+		return view.ListPredictions(c.state, c.namespace, c.prediction)
 	}},
 	{view.AllExperiments, func(c *computer) error {
 		return view.ListExperiments(c.state, c.namespace, c.experiment)
 	}},
 	{view.AllHypotheses, func(c *computer) error {
 		return view.ListHypotheses(c.state, c.namespace, func(h *view.HypothesisSet) error {
-			c.Shadow.Sets++
-			count(&c.Shadow.OverOne, h.OverOne)
-			return nil
+			ok, err := c.counts(h.Seq)
+			if ok {
+				c.Shadow.Sets++
+				count(&c.Shadow.OverOne, h.OverOne)
+			}
+			return err
 		})
 	}},
 	{view.AllQueries, func(c *computer) error { return view.ListQueries(c.state, c.namespace, c.query) }},
@@ -128,6 +142,7 @@ func (p *part) score(out *Score) {
 	p.Shadow.WithAlternatives.settle()
 	p.Shadow.Queries.Rate.settle()
 	p.Cost.settle(u.Count)
+	out.Imported = p.Imported
 	out.Routing, out.Useful, out.Coverage, out.Calibration = p.Routing, p.Useful, p.Coverage, p.Calibration
 	out.Experiments, out.Shadow, out.Cost = p.Experiments, p.Shadow, p.Cost
 }
@@ -198,21 +213,18 @@ type kept struct {
 // Score scores a namespace; "" is DefaultNamespace. The views must stand at
 // one record, else projector.ErrUneven. The result is that of Compute.
 func (m *Scorer) Score(s *projector.State, namespace string) (*Score, error) {
-	if namespace == "" {
-		namespace = DefaultNamespace
-	}
-	l, err := s.Ledger()
+	r, err := readingOf(s, namespace)
 	if err != nil {
 		return nil, fmt.Errorf("score: %w", err)
 	}
-	out := &Score{V: Version, Namespace: namespace, Parameters: parameters}
-	if out.Inputs, err = inputsOf(s, l.Time, namespace); err != nil {
+	out := &Score{V: Version, Namespace: r.namespace, Parameters: parameters}
+	if out.Inputs, err = inputsOf(s, r.now, r.namespace); err != nil {
 		return nil, fmt.Errorf("score: %w", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var total part
-	if err := m.sum(s, l.Time, namespace, &total); err != nil {
+	if err := m.sum(r, &total); err != nil {
 		return nil, fmt.Errorf("score: %w", err)
 	}
 	total.score(out)
@@ -220,7 +232,8 @@ func (m *Scorer) Score(s *projector.State, namespace string) (*Score, error) {
 }
 
 // sum adds up the pages: those that are kept and still hold, and the others.
-func (m *Scorer) sum(s *projector.State, now time.Time, namespace string, total *part) error {
+func (m *Scorer) sum(r reading, total *part) error {
+	s := r.state
 	next := &parts{pages: make(map[pageID]*kept)}
 	for _, c := range s.Cursors() {
 		next.seq = c.Seq // of all of them
@@ -234,9 +247,9 @@ func (m *Scorer) sum(s *projector.State, now time.Time, namespace string, total 
 		return err
 	}
 	m.read = 0
-	holds := m.holding(chunks, next, namespace)
+	holds := m.holding(chunks, next, r.namespace)
 	for i, section := range sections {
-		pages, err := section.Pages(s, namespace)
+		pages, err := section.Pages(s, r.namespace)
 		if err != nil {
 			return err
 		}
@@ -244,9 +257,10 @@ func (m *Scorer) sum(s *projector.State, now time.Time, namespace string, total 
 			id := pageID{i, page.From}
 			old, ok := holds(id)
 			k := old
-			if !ok || k.to != page.To || !k.due.IsZero() && !now.Before(k.due) {
+			if !ok || k.to != page.To || !k.due.IsZero() && !r.now.Before(k.due) {
 				m.read++
-				c := computer{page: page, state: traced.On(page), namespace: namespace, now: now}
+				c := computer{page: page, reading: r}
+				c.state = traced.On(page)
 				if old != nil {
 					c.captured = old.captures
 				}
@@ -270,7 +284,7 @@ func (m *Scorer) sum(s *projector.State, now time.Time, namespace string, total 
 	if m.kept == nil || len(m.kept) > keepNamespaces {
 		m.kept = make(map[string]*parts)
 	}
-	m.kept[namespace] = next
+	m.kept[r.namespace] = next
 	return nil
 }
 

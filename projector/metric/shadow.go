@@ -6,8 +6,8 @@ import (
 )
 
 // Shadow says what was captured when claims were made, and what sources other
-// than the agent said of them since. It is over all claims of the namespace, of
-// any age: what is not settled stays in.
+// than the agent said of them since. It is over all claims of the namespace that
+// were not imported, of any age: what is not settled stays in.
 type Shadow struct {
 	// WithAlternatives is claims with a set of hypotheses recorded before them ÷
 	// claims.
@@ -113,12 +113,16 @@ func (n *StandingCount) add(st view.Standing) {
 func (c *computer) query(v *view.Query) error {
 	q := &c.Shadow.Queries
 	if v.Selected == nil {
-		q.Unselected++
-		return nil
+		ok, err := c.counts(v.Executed.Seq)
+		count(&q.Unselected, ok)
+		return err
+	}
+	if ok, err := c.counts(v.Selected.Seq); !ok {
+		return err
 	}
 	q.Rate.Denominator++
 	count(&q.Unlisted, v.Selected.Unlisted)
-	what, err := view.CheckQuery(c.state, v)
+	what, err := c.madeOf(v)
 	switch {
 	case err != nil:
 		return err
@@ -126,7 +130,7 @@ func (c *computer) query(v *view.Query) error {
 		q.WithoutCall++
 	case what == view.ExecutedDenied:
 		q.Denied++
-	case what == view.Executed && v.Executed.Seq < v.Selected.Seq:
+	case what == executedBefore:
 		q.BeforeSelection++
 	case what == view.Executed:
 		q.Rate.Numerator++

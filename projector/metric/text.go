@@ -19,8 +19,8 @@ func (s *Score) Text() string {
 	}
 	line("routing rate", "%s (causal tool %d, graph %d, prose %d, none %d; self-reported %d; joined exactly %d, by episode %d)",
 		r.Rate, r.CausalTool, r.Graph, r.Prose, r.None, r.SelfReported, r.Exact, r.Episode)
-	line("useful conclusions", "%d of %d asserted (by prediction %d, by recheck %d; asserted too late %d)",
-		u.Count, u.Asserted, u.ByPrediction, u.ByRecheck, u.AssertedAfter)
+	line("useful conclusions", "%d (by prediction %d, by recheck %d; of %d claims, asserted now %d, refuted all the same %d, asserted too late %d)",
+		u.Count, u.ByPrediction, u.ByRecheck, u.Claims, u.Asserted, u.Refuted, u.AssertedAfter)
 	line("  per 100 opportunities", "%s (%d conclusions, %d opportunities)", number(u.Per100.Value), u.Per100.Numerator, u.Per100.Denominator)
 	line("claims resolved", "%s (without prediction %d; younger than 7 days %d)", c.Rate, c.WithoutPrediction, c.Young)
 	line("predictions resolved", "%s (void %d, unresolved %d of which reported %d, not due %d; younger than 7 days %d)", p.Rate, p.Void, p.Unresolved, p.Reported, p.NotDue, p.Young)
@@ -42,6 +42,9 @@ func (s *Score) Text() string {
 		h.Queries.Rate, h.Queries.WithoutCall, h.Queries.Denied, h.Queries.BeforeSelection, h.Queries.Unselected, h.Queries.Unlisted)
 	t := s.Cost
 	line("tokens", "input %s, cached %s, output %s", t.InputTokens, t.CachedTokens, t.OutputTokens)
+	if s.Imported > 0 {
+		line("imported", "%d, which are no live behaviour and in no figure", s.Imported)
+	}
 	line("cost", "USD %s (known for %d of %d; self-reported %d)", number(t.USD.Sum), t.USD.Known, t.USD.Total, t.SelfReported)
 	return b.String()
 }

@@ -67,9 +67,9 @@ type Recheck struct {
 	EvidenceIDs []string   `json:"evidence_ids,omitzero"`
 }
 
-// decides says that the recheck moves where its claim stands: what was not
+// Decides says that the recheck moves where its claim stands: what was not
 // conclusive, or only reported, does not.
-func (r *Recheck) decides() bool { return r.Direct && r.Result != recheckOpen }
+func (r *Recheck) Decides() bool { return r.Direct && r.Result != recheckOpen }
 
 // Outcome is one outcome.recorded that names a claim.
 type Outcome struct {
@@ -216,7 +216,7 @@ func recheckClaim(b *projector.Batch, r *projector.Record, d *events.FixRechecke
 		Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, Result: d.Result, Source: d.Source,
 		Direct: d.Direct, ToolCallID: d.ToolCallID, EvidenceIDs: d.EvidenceIDs,
 	}
-	if f.decides() {
+	if f.Decides() {
 		latest := *f
 		c.Recheck = &latest
 	}

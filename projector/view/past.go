@@ -20,7 +20,7 @@ func RechecksOf(s *projector.State, c *Claim) (out []Recheck, err error) {
 	}
 	all, err := collect[Recheck](s, recheckKind, c)
 	for _, r := range all {
-		if r.decides() {
+		if r.Decides() {
 			out = append(out, r)
 		}
 	}

@@ -127,7 +127,7 @@ func standingOf(s *projector.State, c *Claim, promises []Prediction, rechecks []
 		turns = append(turns, list...)
 	}
 	for _, r := range rechecks {
-		if !r.decides() {
+		if !r.Decides() {
 			continue
 		}
 		st := Standing{Status: Contradicts, Since: r.RecordedAt, Seq: r.Seq, By: "recheck"}

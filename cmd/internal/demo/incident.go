@@ -280,8 +280,8 @@ func (s *story) kill(ctx context.Context) error {
 	)
 }
 
-// conclude revises the claims after the fact and has the fix rechecked by
-// somebody who is not Piper.
+// conclude revises the claims on what was observed, and then has the fix rechecked
+// by somebody who is not Piper: what she asserts only afterwards is hindsight.
 func (s *story) conclude(ctx context.Context) error {
 	if _, up := s.rss(); up {
 		return errors.New("the hog is still there after the kill")
@@ -292,16 +292,17 @@ func (s *story) conclude(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := s.cast["operator/main"].say(ctx, &events.FixRechecked{
-		Context: live("operator", opportunity), ClaimID: claimHog, Result: "confirmed", Source: "instrument", Direct: true, ToolCallID: ptr(toolCall),
-	}); err != nil {
-		return err
-	}
 	s.cfg.Say("Piper revised her claims: one asserted, one retracted")
-	return s.piper.all(ctx,
+	if err := s.piper.all(ctx,
 		&events.ClaimRevised{Context: live("piper", opportunity), ClaimID: claimHog, OldStatus: "hypothesis", NewStatus: "asserted", TriggerEvidenceID: ptr(toolCall)},
 		&events.ClaimRevised{Context: live("piper", opportunity), ClaimID: claimLimit, OldStatus: "hypothesis", NewStatus: "retracted", TriggerEvidenceID: ptr(toolCall)},
-	)
+	); err != nil {
+		return err
+	}
+	_, err := s.cast["operator/main"].say(ctx, &events.FixRechecked{
+		Context: live("operator", opportunity), ClaimID: claimHog, Result: "confirmed", Source: "instrument", Direct: true, ToolCallID: ptr(toolCall),
+	})
+	return err
 }
 
 // waitForVerdicts returns when the resolver has closed everything.
