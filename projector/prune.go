@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"assay/internal/kv"
@@ -63,11 +64,20 @@ func PruneSnapshots(cfg PruneConfig) ([]Pruned, error) {
 			return out, fmt.Errorf("remove snapshot: %w", err)
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(cfg.Dir, unfinished+"*"))
-	for _, path := range left {
-		err = errors.Join(err, os.RemoveAll(path))
+	return out, removeUnfinished(cfg.Dir)
+}
+
+func removeUnfinished(dir string) error {
+	names, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return out, err
+	for _, n := range names {
+		if strings.HasPrefix(n.Name(), unfinished) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, n.Name())))
+		}
+	}
+	return err
 }
 
 func planPrune(list []SnapshotInfo, keep int, spans []Span) []Pruned {

@@ -282,7 +282,10 @@ func TestDiffStates(t *testing.T) {
 // what somebody reads; what a crash left does not.
 func TestPruneSnapshots(t *testing.T) {
 	l := ledgertest.New()
-	base := t.TempDir()
+	base := t.TempDir() + "/[house]" // which is no pattern
+	if err := os.Mkdir(base, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	dir := base + "/snapshots"
 	db := mustOpen(t, base+"/live")
 	defer db.Close()
