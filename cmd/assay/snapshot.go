@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 
@@ -361,11 +360,11 @@ func (c *snapshotPruneCmd) Run(a *app) error {
 		return err
 	}
 	out := []projector.Pruned{}
-	err := node.Ask(a.ctx, a.dir.Socket(), "POST", "/snapshot/prune",
-		url.Values{"keep": {strconv.Itoa(c.Keep)}, "dry_run": {strconv.FormatBool(c.DryRun)}}, &out)
+	q := node.PruneQuery{Keep: c.Keep, DryRun: c.DryRun}
+	err := node.Ask(a.ctx, a.dir.Socket(), "POST", "/snapshot/prune", q.Values(), &out)
 	if isNotServed(err) {
 		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			out, err = node.PruneSnapshots(a.dir, s, c.Keep, c.DryRun)
+			out, err = node.PruneSnapshots(a.dir, s, q)
 			return err
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -41,24 +42,46 @@ func (s *snapshots) routes(mux *http.ServeMux) {
 		return SnapshotResult{path, m}, err
 	})
 	handle(mux, "POST /snapshot/prune", func(r *http.Request) (out any, err error) {
-		keep, err := strconv.Atoi(r.FormValue("keep"))
+		q, err := pruneQuery(r.URL.Query())
 		if err != nil {
-			return nil, &httpError{http.StatusBadRequest, fmt.Errorf("keep: %w", err)}
+			return nil, badRequest{err}
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		err = s.p.Runner().View(func(st *projector.State) error {
-			out, err = PruneSnapshots(s.p.cfg.Dir, st, keep, r.FormValue("dry_run") == "true")
+			out, err = PruneSnapshots(s.p.cfg.Dir, st, q)
 			return err
 		})
 		return out, err
 	})
 }
 
+// PruneQuery says which snapshots stay.
+type PruneQuery struct {
+	Keep   int  // how many of the latest; at least 1
+	DryRun bool // nothing is removed
+}
+
+// Values is the query as the service takes it.
+func (q PruneQuery) Values() url.Values {
+	return url.Values{"keep": {strconv.Itoa(q.Keep)}, "dry_run": {strconv.FormatBool(q.DryRun)}}
+}
+
+// pruneQuery reads what Values wrote, and takes nothing else for a yes.
+func pruneQuery(v url.Values) (q PruneQuery, err error) {
+	if q.Keep, err = strconv.Atoi(v.Get("keep")); err != nil || q.Keep < 1 {
+		return q, fmt.Errorf("keep=%q: want at least 1, the latest stays in any case", v.Get("keep"))
+	}
+	if q.DryRun, err = strconv.ParseBool(v.Get("dry_run")); err != nil {
+		return q, fmt.Errorf("dry_run=%q: want true or false", v.Get("dry_run"))
+	}
+	return q, nil
+}
+
 // PruneSnapshots removes snapshots but for the latest ones and the last of each
 // week that the ledger has closed, as the views say.
-func PruneSnapshots(dir Dir, s *projector.State, keep int, dryRun bool) ([]projector.Pruned, error) {
-	cfg := projector.PruneConfig{Dir: dir.Snapshots(), Keep: keep, DryRun: dryRun}
+func PruneSnapshots(dir Dir, s *projector.State, q PruneQuery) ([]projector.Pruned, error) {
+	cfg := projector.PruneConfig{Dir: dir.Snapshots(), Keep: q.Keep, DryRun: q.DryRun}
 	err := view.ListWeeks(s, func(w *view.Week) error {
 		cfg.Spans = append(cfg.Spans, projector.Span{Name: w.Week, Start: w.Start, End: w.End})
 		return nil
