@@ -121,7 +121,7 @@ func (a *app) liveDigest() (*projector.Digest, error) {
 func (a *app) replay(e node.Evidence, to ledger.Seq, known *known) (replayResult, error) {
 	show, end := progress[ledger.Seq](a, "replaying")
 	defer end()
-	got, err := node.Replay(a.ctx, e, to, show, nil, a.log)
+	got, err := node.Replay(a.ctx, node.FoldConfig{Evidence: e, To: to, Progress: show, Log: a.log}, nil)
 	if err != nil {
 		return replayResult{}, err
 	}

@@ -185,7 +185,7 @@ func (c *snapshotVerifyCmd) verify(a *app, e node.Evidence, s projector.Snapshot
 	}
 	show, end := progress[ledger.Seq](a, "replaying")
 	defer end()
-	got, err := node.Replay(a.ctx, e, m.Seq, show, nil, a.log)
+	got, err := node.Replay(a.ctx, node.FoldConfig{Evidence: e, To: m.Seq, Progress: show, Log: a.log}, nil)
 	var broken *projector.LinkError
 	switch {
 	case errors.As(err, &broken): // it was read, and does not hold

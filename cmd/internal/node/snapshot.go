@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"assay/events"
 	"assay/ledger"
@@ -90,63 +86,6 @@ func PruneSnapshots(dir Dir, s *projector.State, q PruneQuery) ([]projector.Prun
 		return nil, err
 	}
 	return projector.PruneSnapshots(cfg)
-}
-
-// FoldConfig says where to fold the ledger to.
-type FoldConfig struct {
-	Evidence Evidence
-	// Snapshots is the directory of snapshots, of which the nearest is folded on
-	// from; "" begins at record 1.
-	Snapshots string
-	To        ledger.Seq
-	Progress  func(done, total ledger.Seq)
-	Log       zerolog.Logger
-}
-
-// replay is the configuration of a replay by c, and the snapshot that it goes
-// on from; nil when there is none.
-func (c *FoldConfig) replay() (projector.ReplayConfig, *projector.SnapshotInfo, error) {
-	cfg := projector.ReplayConfig{
-		Source: c.Evidence, Projections: view.All(), To: c.To, Logger: c.Log,
-		Progress: func(s projector.Status) {
-			if c.Progress != nil {
-				c.Progress(s.Seq, c.To)
-			}
-		},
-	}
-	if c.Snapshots == "" {
-		return cfg, nil, nil
-	}
-	near, err := nearest(c.Snapshots, c.To)
-	if near != nil {
-		cfg.From = near.Path
-	}
-	return cfg, near, err
-}
-
-// nearest is the last snapshot at or before a record that this build's views can
-// go on from, verified; nil when there is none. They may be another user's.
-func nearest(dir string, to ledger.Seq) (found *projector.SnapshotInfo, err error) {
-	list, err := projector.ListSnapshots(dir)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	ours := projector.Versions(view.All())
-	for _, s := range list {
-		if s.Problem == "" && s.Manifest.Seq <= to && slices.Equal(s.Manifest.Versions, ours) {
-			found = &s
-		}
-	}
-	if found == nil {
-		return nil, nil
-	}
-	if _, err := projector.VerifySnapshot(found.Path); err != nil {
-		return nil, fmt.Errorf("%w; --replay begins at record 1 instead", err)
-	}
-	return found, nil
 }
 
 // ScoreAt computes the score as of a record, by this build's scorer. It says
