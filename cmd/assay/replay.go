@@ -32,8 +32,11 @@ type replayResult struct {
 func (c *replayCmd) Run(a *app) error {
 	to := ledger.Seq(c.To)
 	known, err := c.known(a, to)
+	if errors.Is(err, projector.ErrSnapshot) {
+		return err // it was read, and does not hold
+	}
 	if err != nil {
-		return err
+		return notCompared(err)
 	}
 	if known != nil {
 		to = known.digest.Seq
