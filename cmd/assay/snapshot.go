@@ -300,13 +300,9 @@ func (c *snapshotDiffCmd) count(a *app, r *recordRange) error {
 		return notCompared(err)
 	}
 	defer e.Close()
-	types, err := node.RecordTypes(a.ctx, e, r.From, r.To)
-	if err != nil {
-		return notCompared(err)
-	}
 	r.Types = make(map[string]int64)
-	for _, t := range types {
-		r.Types[t]++
+	if err := node.EachType(a.ctx, e, r.From, r.To, func(t string) { r.Types[t]++ }); err != nil {
+		return notCompared(err)
 	}
 	return nil
 }

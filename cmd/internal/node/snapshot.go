@@ -110,7 +110,8 @@ func CompareScores(ctx context.Context, c FoldConfig, to ledger.Seq, step int, n
 	if err != nil {
 		return nil, err
 	}
-	types, err := RecordTypes(ctx, c.Evidence, c.To+1, to)
+	var types []string
+	err = EachType(ctx, c.Evidence, c.To+1, to, func(t string) { types = append(types, t) })
 	if err != nil {
 		return nil, err
 	}
@@ -129,17 +130,16 @@ func CompareScores(ctx context.Context, c FoldConfig, to ledger.Seq, step int, n
 	return out, projector.Walk(ctx, cfg, to, step)
 }
 
-// RecordTypes are the types of the records from from to to, in order; "" for a
-// foreign message.
-func RecordTypes(ctx context.Context, e Evidence, from, to ledger.Seq) (types []string, err error) {
+// EachType calls fn with the types of the records from from to to, in order; ""
+// for a foreign message.
+func EachType(ctx context.Context, e Evidence, from, to ledger.Seq, fn func(string)) error {
 	if from > to {
-		return nil, nil
+		return nil
 	}
-	err = e.Read(ctx, from, to, func(_ ledger.Seq, body []byte) error {
-		types = append(types, typeOf(body))
+	return e.Read(ctx, from, to, func(_ ledger.Seq, body []byte) error {
+		fn(typeOf(body))
 		return nil
 	})
-	return types, err
 }
 
 func typeOf(body []byte) string {
