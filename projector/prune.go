@@ -52,6 +52,9 @@ func PruneSnapshots(cfg PruneConfig) ([]Pruned, error) {
 	if cfg.DryRun {
 		return out, nil
 	}
+	if err := removeUnfinished(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("remove what is unfinished: %w", err)
+	}
 	for i := range out {
 		p := &out[i]
 		if !p.Removed {
@@ -64,9 +67,10 @@ func PruneSnapshots(cfg PruneConfig) ([]Pruned, error) {
 			return out, fmt.Errorf("remove snapshot: %w", err)
 		}
 	}
-	return out, removeUnfinished(cfg.Dir)
+	return out, nil
 }
 
+// removeUnfinished makes room for the names that removeSnapshot gives.
 func removeUnfinished(dir string) error {
 	names, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
