@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"assay/internal/kv"
@@ -51,6 +52,9 @@ func PruneSnapshots(cfg PruneConfig) ([]Pruned, error) {
 	if cfg.DryRun {
 		return out, nil
 	}
+	if err := removeUnfinished(cfg.Dir); err != nil {
+		return nil, fmt.Errorf("remove what is unfinished: %w", err)
+	}
 	for i := range out {
 		p := &out[i]
 		if !p.Removed {
@@ -63,11 +67,21 @@ func PruneSnapshots(cfg PruneConfig) ([]Pruned, error) {
 			return out, fmt.Errorf("remove snapshot: %w", err)
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(cfg.Dir, unfinished+"*"))
-	for _, path := range left {
-		err = errors.Join(err, os.RemoveAll(path))
+	return out, nil
+}
+
+// removeUnfinished makes room for the names that removeSnapshot gives.
+func removeUnfinished(dir string) error {
+	names, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return out, err
+	for _, n := range names {
+		if strings.HasPrefix(n.Name(), unfinished) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, n.Name())))
+		}
+	}
+	return err
 }
 
 func planPrune(list []SnapshotInfo, keep int, spans []Span) []Pruned {

@@ -26,7 +26,7 @@ func built(version int) []projector.Projection {
 	return append(view.All(), tally{version: version})
 }
 
-// fold goes to the record to, or until a first commit behind stop.
+// foldTo goes to the record to, or until a first commit behind stop.
 func foldTo(t testing.TB, db *kv.DB, l *ledgertest.Ledger, version int, stop, to ledger.Seq) *projector.Runner {
 	t.Helper()
 	until, cancel := context.WithCancel(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"assay/internal/durable"
 	"assay/internal/kv"
 	"assay/ledger"
 )
@@ -78,7 +79,7 @@ func (r *Runner) Snapshot(ctx context.Context, dir string, scorer int) (path str
 	if err := os.Rename(tmp, path); err != nil {
 		return "", Manifest{}, fmt.Errorf("snapshot: %w", err)
 	}
-	return path, m, syncDir(dir)
+	return path, m, durable.SyncDir(dir)
 }
 
 // describe fills in what a store holds.
@@ -122,35 +123,11 @@ func readStore(store string, fn func(*State) error) error {
 
 func writeManifest(dir string, m Manifest) error {
 	data, err := json.Marshal(m, encoding)
-	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	tmp := filepath.Join(dir, manifestFile+".tmp")
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	_, err = f.Write(append(data, '\n'))
 	if err == nil {
-		err = f.Sync()
+		err = durable.WriteFile(filepath.Join(dir, manifestFile), append(data, '\n'), 0o600)
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, manifestFile)); err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
 	if err != nil {
-		return fmt.Errorf("sync directory: %w", err)
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil {
-		return fmt.Errorf("sync directory %s: %w", dir, err)
+		return fmt.Errorf("manifest: %w", err)
 	}
 	return nil
 }

@@ -282,7 +282,10 @@ func TestDiffStates(t *testing.T) {
 // what somebody reads; what a crash left does not.
 func TestPruneSnapshots(t *testing.T) {
 	l := ledgertest.New()
-	base := t.TempDir()
+	base := t.TempDir() + "/[house]" // which is no pattern
+	if err := os.Mkdir(base, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	dir := base + "/snapshots"
 	db := mustOpen(t, base+"/live")
 	defer db.Close()
@@ -300,7 +303,11 @@ func TestPruneSnapshots(t *testing.T) {
 		paths = append(paths, filepath.Base(path))
 		l.Advance(84 * time.Hour)
 	}
-	os.Mkdir(dir+"/.tmp-left", 0o700)
+	for _, left := range []string{"/.tmp-left/store", "/.tmp-" + paths[0] + "/store"} { // by a snapshot, and by a removal
+		if err := os.MkdirAll(dir+left, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	week := func(n int) projector.Span {
 		start := ledgertest.Start.Add(time.Duration(n) * 7 * 24 * time.Hour)
 		return projector.Span{Name: fmt.Sprint("week ", n), Start: start, End: start.Add(7 * 24 * time.Hour)}
@@ -324,7 +331,7 @@ func TestPruneSnapshots(t *testing.T) {
 	if got := fmt.Sprint(prune(2, true)); got != want {
 		t.Errorf("would remove %s, want %s", got, want)
 	}
-	if list, _ := os.ReadDir(dir); len(list) != 9 {
+	if list, _ := os.ReadDir(dir); len(list) != 10 {
 		t.Errorf("a dry run left %d entries", len(list))
 	}
 	err := projector.ReadSnapshot(filepath.Join(dir, paths[4]), func(*projector.State) error {

@@ -50,8 +50,8 @@ func (c *explainCmd) Run(a *app) error {
 		return usageError("%q is no ISO week, such as 2026-W48", c.Week)
 	case !ledger.IsNamespace(c.Namespace):
 		return usageError("%q is no namespace", c.Namespace)
-	case c.Limit < 0:
-		return usageError("--limit is %d", c.Limit)
+	case c.Limit < 0 || c.Limit > node.MaxExplained:
+		return usageError("--limit is %d, want 0 to %d", c.Limit, node.MaxExplained)
 	}
 	var out explained
 	out.Explained, err = a.explain(node.ExplainQuery{

@@ -25,8 +25,8 @@ func (c *listCmd) Run(a *app) error {
 	if !slices.Contains(view.Kinds(), c.Kind) {
 		return usageError("unknown kind %q, want one of %s", c.Kind, strings.Join(view.Kinds(), ", "))
 	}
-	if c.Limit < 1 {
-		return usageError("--limit must be positive")
+	if c.Limit < 1 || c.Limit > node.MaxListed {
+		return usageError("--limit is %d, want 1 to %d; assay export jsonl --kind %s writes all of them", c.Limit, node.MaxListed, c.Kind)
 	}
 	graph := view.GraphQuery{At: ledger.Seq(c.At), Cause: c.Cause, Effect: c.Effect}
 	switch {
@@ -44,7 +44,7 @@ func (c *listCmd) Run(a *app) error {
 			fmt.Fprintln(w, visible(string(item)))
 		}
 		if out.More {
-			fmt.Fprintf(a.stderr, "there are more than %d; give a larger --limit\n", c.Limit)
+			fmt.Fprintf(a.stderr, "there are more than %d; give a larger --limit, or see assay export\n", c.Limit)
 		}
 	})
 }

@@ -32,8 +32,11 @@ type replayResult struct {
 func (c *replayCmd) Run(a *app) error {
 	to := ledger.Seq(c.To)
 	known, err := c.known(a, to)
+	if errors.Is(err, projector.ErrSnapshot) {
+		return err // it was read, and does not hold
+	}
 	if err != nil {
-		return err
+		return notCompared(err)
 	}
 	if known != nil {
 		to = known.digest.Seq
@@ -121,7 +124,7 @@ func (a *app) liveDigest() (*projector.Digest, error) {
 func (a *app) replay(e node.Evidence, to ledger.Seq, known *known) (replayResult, error) {
 	show, end := progress[ledger.Seq](a, "replaying")
 	defer end()
-	got, err := node.Replay(a.ctx, e, to, show, nil, a.log)
+	got, err := node.Replay(a.ctx, node.FoldConfig{Evidence: e, To: to, Progress: show, Log: a.log}, nil)
 	if err != nil {
 		return replayResult{}, err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/url"
 	"slices"
 	"strconv"
 
@@ -186,7 +185,7 @@ func (c *snapshotVerifyCmd) verify(a *app, e node.Evidence, s projector.Snapshot
 	}
 	show, end := progress[ledger.Seq](a, "replaying")
 	defer end()
-	got, err := node.Replay(a.ctx, e, m.Seq, show, nil, a.log)
+	got, err := node.Replay(a.ctx, node.FoldConfig{Evidence: e, To: m.Seq, Progress: show, Log: a.log}, nil)
 	var broken *projector.LinkError
 	switch {
 	case errors.As(err, &broken): // it was read, and does not hold
@@ -301,13 +300,9 @@ func (c *snapshotDiffCmd) count(a *app, r *recordRange) error {
 		return notCompared(err)
 	}
 	defer e.Close()
-	types, err := node.RecordTypes(a.ctx, e, r.From, r.To)
-	if err != nil {
-		return notCompared(err)
-	}
 	r.Types = make(map[string]int64)
-	for _, t := range types {
-		r.Types[t]++
+	if err := node.EachType(a.ctx, e, r.From, r.To, func(t string) { r.Types[t]++ }); err != nil {
+		return notCompared(err)
 	}
 	return nil
 }
@@ -361,11 +356,11 @@ func (c *snapshotPruneCmd) Run(a *app) error {
 		return err
 	}
 	out := []projector.Pruned{}
-	err := node.Ask(a.ctx, a.dir.Socket(), "POST", "/snapshot/prune",
-		url.Values{"keep": {strconv.Itoa(c.Keep)}, "dry_run": {strconv.FormatBool(c.DryRun)}}, &out)
+	q := node.PruneQuery{Keep: c.Keep, DryRun: c.DryRun}
+	err := node.Ask(a.ctx, a.dir.Socket(), "POST", "/snapshot/prune", q.Values(), &out)
 	if isNotServed(err) {
 		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			out, err = node.PruneSnapshots(a.dir, s, c.Keep, c.DryRun)
+			out, err = node.PruneSnapshots(a.dir, s, q)
 			return err
 		})
 	}

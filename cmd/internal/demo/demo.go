@@ -185,7 +185,7 @@ func (r *Result) measure(ctx context.Context, cfg Config) error {
 	if err := node.OpenViews(cfg.Dir, r.readViews); err != nil {
 		return err
 	}
-	got, err := node.Replay(ctx, e, r.Replay.Seq, nil, nil, cfg.Log)
+	got, err := node.Replay(ctx, node.FoldConfig{Evidence: e, To: r.Replay.Seq, Log: cfg.Log}, nil)
 	if err != nil {
 		return err
 	}

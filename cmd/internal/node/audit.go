@@ -97,14 +97,14 @@ func DrawAudit(ctx context.Context, c AuditConfig) (*Audit, error) {
 			wanted = &metric.Wanted{Success: s[0].Wanted, Unresolved: s[1].Wanted, Negative: s[2].Wanted}
 		}
 	}
-	_, err := Replay(ctx, c.Evidence, f.closed, c.Progress, func(s *projector.State) error {
+	_, err := Replay(ctx, FoldConfig{Evidence: c.Evidence, To: f.closed, Progress: c.Progress, Log: c.Log}, func(s *projector.State) error {
 		week, err := view.GetWeek(s, f.week)
 		if err != nil {
 			return fmt.Errorf("week %s: %w", f.week, err)
 		}
 		a.Drawn, err = metric.Sample(s, week, c.Namespace, *wanted)
 		return err
-	}, c.Log)
+	})
 	return a, err
 }
 

@@ -1,8 +1,6 @@
 package node
 
 import (
-	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 
@@ -10,12 +8,16 @@ import (
 	"assay/projector/metric"
 )
 
+// MaxExplained is how many records Explain names at most, as MaxListed is for List;
+// they are short.
+const MaxExplained = 100_000
+
 // ExplainQuery asks for a metric and the records behind it.
 type ExplainQuery struct {
 	Metric    string
 	Namespace string
 	Options   metric.Options
-	Limit     int // how many records to name
+	Limit     int // how many records to name, from 0 to MaxExplained
 }
 
 // Values is the query as the service takes it.
@@ -26,17 +28,11 @@ func (q ExplainQuery) Values() url.Values {
 	}
 }
 
-// parseExplain is the reverse of Values.
-func parseExplain(r *http.Request) (q ExplainQuery, err error) {
-	if err := r.ParseForm(); err != nil {
-		return q, &httpError{http.StatusBadRequest, err}
-	}
-	q = ExplainQuery{Metric: r.Form.Get("metric"), Namespace: r.Form.Get("namespace")}
-	q.Options = metric.Options{Week: r.Form.Get("week"), Repair: r.Form["repair"]}
-	if q.Limit, err = strconv.Atoi(r.Form.Get("limit")); err != nil {
-		return q, &httpError{http.StatusBadRequest, fmt.Errorf("limit: %w", err)}
-	}
-	return q, nil
+// explainQuery reads what Values wrote.
+func explainQuery(v url.Values) (q ExplainQuery, err error) {
+	q = ExplainQuery{Metric: v.Get("metric"), Namespace: v.Get("namespace"), Options: metric.Options{Week: v.Get("week"), Repair: v["repair"]}}
+	q.Limit, err = limitOf(v, 0, MaxExplained)
+	return q, err
 }
 
 // Explained is a metric's value, and the first records behind it in the order of the

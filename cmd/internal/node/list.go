@@ -1,8 +1,8 @@
 package node
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 
@@ -15,6 +15,10 @@ import (
 	"assay/projector/view"
 )
 
+// MaxListed is how many items List is asked for at most: a service has an answer
+// in memory before it gives it. An export writes all of a kind, row by row.
+const MaxListed = 10_000
+
 // Listed is what the views hold of one kind.
 type Listed struct {
 	Items []jsontext.Value `json:"items"`
@@ -26,7 +30,7 @@ type Listed struct {
 type ListQuery struct {
 	Kind      string // one of view.Kinds
 	Namespace string
-	Limit     int
+	Limit     int             // from 1 to MaxListed
 	Graph     view.GraphQuery // for the kinds that view.ListAsOf lists
 }
 
@@ -38,22 +42,27 @@ func (q ListQuery) Values() url.Values {
 	}
 }
 
-// parseListQuery reads what Values wrote.
-func parseListQuery(r *http.Request) (ListQuery, error) {
-	q := ListQuery{
-		Kind: r.FormValue("kind"), Namespace: r.FormValue("namespace"),
-		Graph: view.GraphQuery{Cause: r.FormValue("cause"), Effect: r.FormValue("effect")},
+// listQuery reads what Values wrote.
+func listQuery(v url.Values) (q ListQuery, err error) {
+	q = ListQuery{Kind: v.Get("kind"), Namespace: v.Get("namespace"), Graph: view.GraphQuery{Cause: v.Get("cause"), Effect: v.Get("effect")}}
+	if q.Limit, err = limitOf(v, 1, MaxListed); err != nil {
+		return q, err
 	}
-	var err error
-	if q.Limit, err = strconv.Atoi(r.FormValue("limit")); err != nil {
-		return q, &httpError{http.StatusBadRequest, fmt.Errorf("limit: %w", err)}
-	}
-	at, err := strconv.ParseUint(r.FormValue("at"), 10, 64)
+	at, err := strconv.ParseUint(v.Get("at"), 10, 64)
 	if err != nil {
-		return q, &httpError{http.StatusBadRequest, fmt.Errorf("at: %w", err)}
+		return q, fmt.Errorf("at=%q: want a record, or 0", v.Get("at"))
 	}
 	q.Graph.At = ledger.Seq(at)
 	return q, nil
+}
+
+// limitOf reads the member limit, which is from least to most.
+func limitOf(v url.Values, least, most int) (int, error) {
+	n, err := strconv.Atoi(v.Get("limit"))
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("limit=%q: want %d to %d", v.Get("limit"), least, most)
+	}
+	return n, nil
 }
 
 // List reads what is asked for; blobs come with their state in the store of dir.
@@ -79,8 +88,8 @@ func List(dir Dir, s *projector.State, q ListQuery) (Listed, error) {
 	} else {
 		err = view.ListAsOf(s, q.Kind, q.Namespace, q.Graph, fn)
 	}
-	if out.More {
-		err = nil // a merged listing passes the stop on
+	if errors.Is(err, kv.ErrStop) {
+		err = nil // a merged listing passes it on
 	}
 	return out, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -178,76 +179,38 @@ func (p *Projector) ready() []string {
 }
 
 func (p *Projector) routes(mux *http.ServeMux) {
+	// views answers from the views of one moment.
+	views := func(pattern string, fn func(s *projector.State, v url.Values) (any, error)) {
+		handle(mux, pattern, func(r *http.Request) (out any, err error) {
+			err = p.Runner().View(func(s *projector.State) error {
+				out, err = fn(s, r.URL.Query())
+				return err
+			})
+			return out, err
+		})
+	}
 	handle(mux, "GET /digest", func(*http.Request) (any, error) { return p.Runner().Digest() })
-	handle(mux, "GET /score", func(r *http.Request) (out any, err error) {
-		err = p.Runner().View(func(s *projector.State) error {
-			out, err = p.scorer.Score(s, r.FormValue("namespace"))
-			return err
-		})
-		return out, err
-	})
-	handle(mux, "GET /explain", func(r *http.Request) (out any, err error) {
-		q, err := parseExplain(r)
+	views("GET /score", func(s *projector.State, v url.Values) (any, error) { return p.scorer.Score(s, v.Get("namespace")) })
+	views("GET /explain", func(s *projector.State, v url.Values) (any, error) {
+		q, err := explainQuery(v)
 		if err != nil {
-			return nil, err
+			return nil, badRequest{err}
 		}
-		err = p.Runner().View(func(s *projector.State) error {
-			out, err = Explain(s, q)
-			return err
-		})
-		if errors.Is(err, ErrNoWeek) {
-			err = &httpError{http.StatusNotFound, err}
-		}
-		return out, err
+		return Explain(s, q)
 	})
-	handle(mux, "GET /show", func(r *http.Request) (out any, err error) {
-		err = p.Runner().View(func(s *projector.State) error {
-			out, err = Show(s, r.FormValue("ref"))
-			return err
-		})
-		if errors.Is(err, ErrNotFound) {
-			err = &httpError{http.StatusNotFound, err}
-		}
-		return out, err
+	views("GET /show", func(s *projector.State, v url.Values) (any, error) { return Show(s, v.Get("ref")) })
+	views("GET /shadow", func(s *projector.State, v url.Values) (any, error) {
+		return ShowShadow(s, v.Get("namespace"), v.Get("claim"))
 	})
-	handle(mux, "GET /shadow", func(r *http.Request) (out any, err error) {
-		err = p.Runner().View(func(s *projector.State) error {
-			out, err = ShowShadow(s, r.FormValue("namespace"), r.FormValue("claim"))
-			return err
-		})
-		if errors.Is(err, ErrNotFound) {
-			err = &httpError{http.StatusNotFound, err}
-		}
-		return out, err
-	})
-	handle(mux, "GET /list", func(r *http.Request) (out any, err error) {
-		q, err := parseListQuery(r)
+	views("GET /list", func(s *projector.State, v url.Values) (any, error) {
+		q, err := listQuery(v)
 		if err != nil {
-			return nil, err
+			return nil, badRequest{err}
 		}
-		err = p.Runner().View(func(s *projector.State) error {
-			out, err = List(p.cfg.Dir, s, q)
-			return err
-		})
-		return out, err
+		return List(p.cfg.Dir, s, q)
 	})
-	handle(mux, "GET /blobs", func(r *http.Request) (out any, err error) {
-		err = p.Runner().View(func(s *projector.State) error {
-			out, err = ListBlobs(p.cfg.Dir, s)
-			return err
-		})
-		return out, err
-	})
-	handle(mux, "GET /blob", func(r *http.Request) (out any, err error) {
-		err = p.Runner().View(func(s *projector.State) error {
-			out, err = StatBlob(p.cfg.Dir, s, r.FormValue("ref"))
-			return err
-		})
-		if errors.Is(err, ErrNotFound) {
-			err = &httpError{http.StatusNotFound, err}
-		}
-		return out, err
-	})
+	views("GET /blobs", func(s *projector.State, _ url.Values) (any, error) { return ListBlobs(p.cfg.Dir, s) })
+	views("GET /blob", func(s *projector.State, v url.Values) (any, error) { return StatBlob(p.cfg.Dir, s, v.Get("ref")) })
 	(&snapshots{p: p}).routes(mux)
 }
 

@@ -2,6 +2,10 @@ package node
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
 
 	"github.com/rs/zerolog"
 
@@ -10,22 +14,76 @@ import (
 	"assay/projector/view"
 )
 
-// Replay rebuilds every view from record 1 up to to (0: the head) in a scratch
-// store, and lets inspect see them.
-func Replay(ctx context.Context, e Evidence, to ledger.Seq, progress func(done, total ledger.Seq), inspect func(*projector.State) error, log zerolog.Logger) (projector.Replayed, error) {
-	last, err := e.Head(ctx)
+// FoldConfig says where to fold the ledger to.
+type FoldConfig struct {
+	Evidence Evidence
+	// Snapshots is the directory of snapshots, of which the nearest is folded on
+	// from; "" begins at record 1.
+	Snapshots string
+	To        ledger.Seq // 0 is the head
+	Progress  func(done, total ledger.Seq)
+	Log       zerolog.Logger
+}
+
+// replay is the configuration of a replay by c, and the snapshot that it goes
+// on from; nil when there is none.
+func (c *FoldConfig) replay() (projector.ReplayConfig, *projector.SnapshotInfo, error) {
+	cfg := projector.ReplayConfig{
+		Source: c.Evidence, Projections: view.All(), To: c.To, Logger: c.Log,
+		Progress: func(s projector.Status) {
+			if c.Progress != nil {
+				c.Progress(s.Seq, c.To)
+			}
+		},
+	}
+	if c.Snapshots == "" {
+		return cfg, nil, nil
+	}
+	near, err := nearest(c.Snapshots, c.To)
+	if near != nil {
+		cfg.From = near.Path
+	}
+	return cfg, near, err
+}
+
+// nearest is the last snapshot at or before a record that this build's views can
+// go on from, verified; nil when there is none. They may be another user's.
+func nearest(dir string, to ledger.Seq) (found *projector.SnapshotInfo, err error) {
+	list, err := projector.ListSnapshots(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	ours := projector.Versions(view.All())
+	for _, s := range list {
+		if s.Problem == "" && s.Manifest.Seq <= to && slices.Equal(s.Manifest.Versions, ours) {
+			found = &s
+		}
+	}
+	if found == nil {
+		return nil, nil
+	}
+	if _, err := projector.VerifySnapshot(found.Path); err != nil {
+		return nil, fmt.Errorf("%w; --replay begins at record 1 instead", err)
+	}
+	return found, nil
+}
+
+// Replay rebuilds every view in a scratch store and lets inspect, if set, see
+// them.
+func Replay(ctx context.Context, c FoldConfig, inspect func(*projector.State) error) (projector.Replayed, error) {
+	if c.To == 0 {
+		var err error
+		if c.To, err = c.Evidence.Head(ctx); err != nil {
+			return projector.Replayed{}, err
+		}
+	}
+	cfg, _, err := c.replay()
 	if err != nil {
 		return projector.Replayed{}, err
 	}
-	if to == 0 {
-		to = last
-	}
-	return projector.Replay(ctx, projector.ReplayConfig{
-		Source: e, Projections: view.All(), To: to, Inspect: inspect, Logger: log,
-		Progress: func(s projector.Status) {
-			if progress != nil {
-				progress(s.Seq, to)
-			}
-		},
-	})
+	cfg.Inspect = inspect
+	return projector.Replay(ctx, cfg)
 }

@@ -108,7 +108,7 @@ func (r *Resolver) routes(mux *http.ServeMux) {
 	handle(mux, "GET /predictions", func(req *http.Request) (any, error) {
 		q, err := workQuery(req.URL.Query())
 		if err != nil {
-			return nil, &httpError{http.StatusBadRequest, err}
+			return nil, badRequest{err}
 		}
 		return r.WorkList(q), nil
 	})
@@ -119,8 +119,8 @@ func workQuery(v url.Values) (q resolver.WorkQuery, err error) {
 	if q.Which != resolver.WorkOpen && q.Which != resolver.WorkDue && q.Which != resolver.WorkUnresolved {
 		return q, fmt.Errorf("no such work list: which=%q", q.Which)
 	}
-	if q.Limit, err = strconv.Atoi(v.Get("limit")); err != nil || q.Limit < 1 || q.Limit > maxWorkPage {
-		return q, fmt.Errorf("limit=%q: want 1 to %d predictions, and the next page with after=SEQ of the last one", v.Get("limit"), maxWorkPage)
+	if q.Limit, err = limitOf(v, 1, maxWorkPage); err != nil {
+		return q, fmt.Errorf("%w predictions, and the next page with after=SEQ of the last one", err)
 	}
 	after, err := strconv.ParseUint(v.Get("after"), 10, 64)
 	if err != nil {

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"slices"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"assay/events"
 	"assay/ledger"
@@ -41,24 +38,46 @@ func (s *snapshots) routes(mux *http.ServeMux) {
 		return SnapshotResult{path, m}, err
 	})
 	handle(mux, "POST /snapshot/prune", func(r *http.Request) (out any, err error) {
-		keep, err := strconv.Atoi(r.FormValue("keep"))
+		q, err := pruneQuery(r.URL.Query())
 		if err != nil {
-			return nil, &httpError{http.StatusBadRequest, fmt.Errorf("keep: %w", err)}
+			return nil, badRequest{err}
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		err = s.p.Runner().View(func(st *projector.State) error {
-			out, err = PruneSnapshots(s.p.cfg.Dir, st, keep, r.FormValue("dry_run") == "true")
+			out, err = PruneSnapshots(s.p.cfg.Dir, st, q)
 			return err
 		})
 		return out, err
 	})
 }
 
+// PruneQuery says which snapshots stay.
+type PruneQuery struct {
+	Keep   int  // how many of the latest; at least 1
+	DryRun bool // nothing is removed
+}
+
+// Values is the query as the service takes it.
+func (q PruneQuery) Values() url.Values {
+	return url.Values{"keep": {strconv.Itoa(q.Keep)}, "dry_run": {strconv.FormatBool(q.DryRun)}}
+}
+
+// pruneQuery reads what Values wrote, and takes nothing else for a yes.
+func pruneQuery(v url.Values) (q PruneQuery, err error) {
+	if q.Keep, err = strconv.Atoi(v.Get("keep")); err != nil || q.Keep < 1 {
+		return q, fmt.Errorf("keep=%q: want at least 1, the latest stays in any case", v.Get("keep"))
+	}
+	if q.DryRun, err = strconv.ParseBool(v.Get("dry_run")); err != nil {
+		return q, fmt.Errorf("dry_run=%q: want true or false", v.Get("dry_run"))
+	}
+	return q, nil
+}
+
 // PruneSnapshots removes snapshots but for the latest ones and the last of each
 // week that the ledger has closed, as the views say.
-func PruneSnapshots(dir Dir, s *projector.State, keep int, dryRun bool) ([]projector.Pruned, error) {
-	cfg := projector.PruneConfig{Dir: dir.Snapshots(), Keep: keep, DryRun: dryRun}
+func PruneSnapshots(dir Dir, s *projector.State, q PruneQuery) ([]projector.Pruned, error) {
+	cfg := projector.PruneConfig{Dir: dir.Snapshots(), Keep: q.Keep, DryRun: q.DryRun}
 	err := view.ListWeeks(s, func(w *view.Week) error {
 		cfg.Spans = append(cfg.Spans, projector.Span{Name: w.Week, Start: w.Start, End: w.End})
 		return nil
@@ -67,63 +86,6 @@ func PruneSnapshots(dir Dir, s *projector.State, keep int, dryRun bool) ([]proje
 		return nil, err
 	}
 	return projector.PruneSnapshots(cfg)
-}
-
-// FoldConfig says where to fold the ledger to.
-type FoldConfig struct {
-	Evidence Evidence
-	// Snapshots is the directory of snapshots, of which the nearest is folded on
-	// from; "" begins at record 1.
-	Snapshots string
-	To        ledger.Seq
-	Progress  func(done, total ledger.Seq)
-	Log       zerolog.Logger
-}
-
-// replay is the configuration of a replay by c, and the snapshot that it goes
-// on from; nil when there is none.
-func (c *FoldConfig) replay() (projector.ReplayConfig, *projector.SnapshotInfo, error) {
-	cfg := projector.ReplayConfig{
-		Source: c.Evidence, Projections: view.All(), To: c.To, Logger: c.Log,
-		Progress: func(s projector.Status) {
-			if c.Progress != nil {
-				c.Progress(s.Seq, c.To)
-			}
-		},
-	}
-	if c.Snapshots == "" {
-		return cfg, nil, nil
-	}
-	near, err := nearest(c.Snapshots, c.To)
-	if near != nil {
-		cfg.From = near.Path
-	}
-	return cfg, near, err
-}
-
-// nearest is the last snapshot at or before a record that this build's views can
-// go on from, verified; nil when there is none. They may be another user's.
-func nearest(dir string, to ledger.Seq) (found *projector.SnapshotInfo, err error) {
-	list, err := projector.ListSnapshots(dir)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	ours := projector.Versions(view.All())
-	for _, s := range list {
-		if s.Problem == "" && s.Manifest.Seq <= to && slices.Equal(s.Manifest.Versions, ours) {
-			found = &s
-		}
-	}
-	if found == nil {
-		return nil, nil
-	}
-	if _, err := projector.VerifySnapshot(found.Path); err != nil {
-		return nil, fmt.Errorf("%w; --replay begins at record 1 instead", err)
-	}
-	return found, nil
 }
 
 // ScoreAt computes the score as of a record, by this build's scorer. It says
@@ -148,7 +110,8 @@ func CompareScores(ctx context.Context, c FoldConfig, to ledger.Seq, step int, n
 	if err != nil {
 		return nil, err
 	}
-	types, err := RecordTypes(ctx, c.Evidence, c.To+1, to)
+	var types []string
+	err = EachType(ctx, c.Evidence, c.To+1, to, func(t string) { types = append(types, t) })
 	if err != nil {
 		return nil, err
 	}
@@ -167,17 +130,16 @@ func CompareScores(ctx context.Context, c FoldConfig, to ledger.Seq, step int, n
 	return out, projector.Walk(ctx, cfg, to, step)
 }
 
-// RecordTypes are the types of the records from from to to, in order; "" for a
-// foreign message.
-func RecordTypes(ctx context.Context, e Evidence, from, to ledger.Seq) (types []string, err error) {
+// EachType calls fn with the types of the records from from to to, in order; ""
+// for a foreign message.
+func EachType(ctx context.Context, e Evidence, from, to ledger.Seq, fn func(string)) error {
 	if from > to {
-		return nil, nil
+		return nil
 	}
-	err = e.Read(ctx, from, to, func(_ ledger.Seq, body []byte) error {
-		types = append(types, typeOf(body))
+	return e.Read(ctx, from, to, func(_ ledger.Seq, body []byte) error {
+		fn(typeOf(body))
 		return nil
 	})
-	return types, err
 }
 
 func typeOf(body []byte) string {

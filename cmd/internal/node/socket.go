@@ -18,6 +18,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"assay/internal/durable"
+	"assay/projector/metric"
+	"assay/projector/view"
 )
 
 // Socket serves HTTP with JSON on a Unix socket that only its owner may open,
@@ -82,25 +84,17 @@ func (s *Socket) Close() error {
 	return s.srv.Shutdown(ctx)
 }
 
-// httpError is an error with its HTTP status.
-type httpError struct {
-	status int
-	err    error
-}
+// badRequest marks an error as the caller's.
+type badRequest struct{ error }
 
-func (e *httpError) Error() string { return e.err.Error() }
-
-// handle answers fn's result as JSON, or its error as {"error": text}.
+// handle answers fn's result as JSON, or its error as {"error": text}: 400 for
+// what cannot be asked, 404 for what is not there, 500 for everything else.
 func handle(mux *http.ServeMux, pattern string, fn func(*http.Request) (any, error)) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		v, err := fn(r)
 		status := http.StatusOK
 		if err != nil {
-			status = http.StatusInternalServerError
-			var he *httpError
-			if errors.As(err, &he) {
-				status = he.status
-			}
+			status = statusOf(err)
 			v = map[string]string{"error": err.Error()}
 		}
 		body, err := json.Marshal(v, json.Deterministic(true))
@@ -111,6 +105,17 @@ func handle(mux *http.ServeMux, pattern string, fn func(*http.Request) (any, err
 		w.WriteHeader(status)
 		_, _ = w.Write(append(body, '\n'))
 	})
+}
+
+func statusOf(err error) int {
+	var bad badRequest
+	switch {
+	case errors.As(err, &bad), errors.Is(err, view.ErrKind), errors.Is(err, metric.ErrNoMetric):
+		return http.StatusBadRequest
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrNoWeek):
+		return http.StatusNotFound
+	}
+	return http.StatusInternalServerError
 }
 
 // ErrNotFound is the answer of a service that does not know what was asked for.

@@ -45,7 +45,7 @@ func ExportTables(ctx context.Context, e Evidence, c TablesConfig) (files.Manife
 	if slices.ContainsFunc(x.kinds, isView) {
 		x.projections = view.All()
 	}
-	_, err := projector.Replay(ctx, projector.ReplayConfig{
+	err := projector.Fold(ctx, projector.ReplayConfig{
 		Source: e, Projections: x.projections, To: c.To, Logger: c.Log,
 		Progress: func(s projector.Status) { x.show(uint64(s.Seq)) },
 		Inspect:  func(s *projector.State) error { return x.write(ctx, s) },

@@ -131,7 +131,7 @@ func query(t testing.TB, db *sql.DB, q string) string {
 func TestExportHoldsTheLedger(t *testing.T) {
 	l := mixed(3000)
 	n := headOf(l)
-	replayed, err := Replay(t.Context(), bookEvidence{l}, 0, nil, nil, zerolog.Nop())
+	replayed, err := Replay(t.Context(), FoldConfig{Evidence: bookEvidence{l}, Log: zerolog.Nop()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,9 +178,9 @@ func foreignSum(t testing.TB, db *sql.DB) (sum uint64) {
 // listed is how many things `assay list` shows.
 func listed(t testing.TB, l *ledgertest.Ledger, kind, namespace string) (n int) {
 	t.Helper()
-	_, err := Replay(t.Context(), bookEvidence{l}, 0, nil, func(s *projector.State) error {
+	_, err := Replay(t.Context(), FoldConfig{Evidence: bookEvidence{l}, Log: zerolog.Nop()}, func(s *projector.State) error {
 		return view.List(s, kind, namespace, func(any) error { n++; return nil })
-	}, zerolog.Nop())
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -433,7 +433,7 @@ func (b *bench) replay(e node.Evidence) string {
 	if err != nil {
 		return "error: " + err.Error()
 	}
-	got, err := node.Replay(context.Background(), e, live.Seq, nil, nil, zerolog.Nop())
+	got, err := node.Replay(context.Background(), node.FoldConfig{Evidence: e, To: live.Seq, Log: zerolog.Nop()}, nil)
 	switch {
 	case err != nil:
 		return linkOutcome(err)

@@ -116,9 +116,7 @@ func Create(f Format, path string, about About) (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Lstat(path); err == nil {
-		return nil, &fs.PathError{Op: "export to", Path: path, Err: fs.ErrExist}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	if err := isFree(path); err != nil {
 		return nil, err
 	}
 	about.V = Version
@@ -143,6 +141,18 @@ func Create(f Format, path string, about About) (*Export, error) {
 		return nil, errors.Join(err, os.RemoveAll(e.temp))
 	}
 	return e, nil
+}
+
+// isFree is fs.ErrExist where something has the name.
+func isFree(path string) error {
+	_, err := os.Lstat(path)
+	switch {
+	case err == nil:
+		return &fs.PathError{Op: "export to", Path: path, Err: fs.ErrExist}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return err
 }
 
 // Table writes one table: scan calls its argument for every row. It returns the
@@ -176,6 +186,9 @@ func (e *Export) Table(ctx context.Context, t *table.Table, scan func(fn func(ta
 // something has that meanwhile.
 func (e *Export) Commit() (Manifest, error) {
 	err := e.writer.finish(&e.manifest)
+	if err == nil {
+		err = isFree(e.path) // a rename over a file fails with another error
+	}
 	if err == nil {
 		err = e.writer.commit(e.path)
 	}

@@ -451,7 +451,7 @@ func TestNothingLooksWholeBefore(t *testing.T) {
 		other := mustCreate(t, f, path)
 		mustWrite(t, other, all, nil)
 		mustCommit(t, other)
-		if _, err := e.Commit(); err == nil || f == files.SQLite && !errors.Is(err, fs.ErrExist) {
+		if _, err := e.Commit(); !errors.Is(err, fs.ErrExist) {
 			t.Errorf("%s: a second export took the name: %v", f, err)
 		}
 		if got := read(t, f, path, all); len(got) != 0 {
@@ -462,6 +462,38 @@ func TestNothingLooksWholeBefore(t *testing.T) {
 		}
 		if names, _ := os.ReadDir(dir); len(names) != 1 {
 			t.Errorf("%s: left behind: %v", f, names)
+		}
+	}
+}
+
+// TestCommitReplacesNothing: also not what took the name while the export was
+// written.
+func TestCommitReplacesNothing(t *testing.T) {
+	for _, f := range formats {
+		for what, take := range map[string]func(path string) error{
+			"a file":             func(path string) error { return os.WriteFile(path, nil, 0o600) },
+			"an empty directory": func(path string) error { return os.Mkdir(path, 0o700) },
+			"a dangling link":    func(path string) error { return os.Symlink("nowhere", path) },
+		} {
+			path := filepath.Join(t.TempDir(), "x")
+			e := mustCreate(t, f, path)
+			mustWrite(t, e, all, rowsOfAll())
+			if err := take(path); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Commit(); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("%s over %s: %v", f, what, err)
+			}
+			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
+				t.Errorf("%s replaced %s: %v", f, what, err)
+			}
+			if err := e.Discard(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
