@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -29,6 +30,27 @@ type proveCmd struct {
 	Size       uint64 `help:"Use the checkpoint of this size that is on file. Default: the newest, or that of the export." placeholder:"SIZE"`
 	Checkpoint string `help:"Use the signed checkpoint in this file." type:"existingfile" placeholder:"FILE"`
 	Out        string `help:"Write the proof here instead of to stdout." short:"o" type:"path" placeholder:"FILE"`
+}
+
+// signedWithin is how long a proof waits for the checkpoint that covers a record
+// which is stored: a logger signs each second, later on a busy machine.
+const (
+	signedWithin = 5 * time.Second
+	signedPoll   = 250 * time.Millisecond
+)
+
+// mayBeSigned says whether the newest checkpoint is asked for, of a ledger that has
+// the record, which a logger may be about to sign.
+func (c *proveCmd) mayBeSigned(a *app, e node.Evidence) bool {
+	if c.Size != 0 || c.Checkpoint != "" || c.Export != "" || c.File != "" {
+		return false
+	}
+	seq, _, err := c.target(a, e)
+	if err != nil {
+		return false
+	}
+	head, err := e.Head(a.ctx)
+	return err == nil && seq <= head
 }
 
 // proved says what a proof file proves.
@@ -59,6 +81,16 @@ func (c *proveCmd) Run(a *app) error {
 	}
 	defer e.Close()
 	file, out, err := c.prove(a, e, cp)
+	for wait := signedWithin; errors.Is(err, node.ErrNotSigned) && c.mayBeSigned(a, e) && wait > 0; wait -= signedPoll {
+		select {
+		case <-a.ctx.Done():
+			return a.ctx.Err()
+		case <-time.After(signedPoll):
+		}
+		if cp, err = c.checkpoint(a); err == nil {
+			file, out, err = c.prove(a, e, cp)
+		}
+	}
 	if err != nil {
 		return err
 	}
