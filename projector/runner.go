@@ -44,6 +44,9 @@ type Config struct {
 	// leaves without a hash: what is hot is not hashed at each commit, and a
 	// snapshot has no more to compute. 0 means 1024.
 	KeepStale int
+	// Keep, if set, brings what is kept beside the views up to them. It is called
+	// when there is nothing else to do.
+	Keep func(*Keeping) error
 	// Progress, if set, is called after each commit.
 	Progress func(Status)
 	// Logger is for what is parked and halted; the zero value discards it.
@@ -79,6 +82,8 @@ type Runner struct {
 	parked  int         // pairs parked since then
 	foreign int64       // foreign messages since then
 	waits   bool        // the chain has a suspect
+	keeps   bool        // something is kept: what changes is written down
+	marks   int         // that were written down since what is kept stood at a record
 
 	mu     sync.Mutex
 	status Status
@@ -306,8 +311,8 @@ func (r *Runner) watchHead(ctx context.Context, cancel context.CancelCauseFunc) 
 	}
 }
 
-// CatchUp folds up to the message to, or up to the head when to is 0. Views
-// that are already there stay as they are.
+// CatchUp folds up to the message to, or up to the head when to is 0, and brings what
+// is kept beside the views up to it. Views that are already there stay as they are.
 func (r *Runner) CatchUp(ctx context.Context, to ledger.Seq) error {
 	head, err := r.cfg.Source.Head(ctx)
 	if err != nil {
@@ -322,7 +327,11 @@ func (r *Runner) CatchUp(ctx context.Context, to ledger.Seq) error {
 	if to == 0 && r.highest() == 0 {
 		return nil
 	}
-	return r.halted(r.process(ctx, to))
+	err = r.process(ctx, to)
+	if err == nil {
+		err = r.keep(func() bool { return ctx.Err() != nil })
+	}
+	return r.halted(err)
 }
 
 func (r *Runner) halted(err error) error {
@@ -359,7 +368,8 @@ func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
 			if err := r.commit(); err != nil {
 				return err
 			}
-			if err := r.settle(func() bool { return len(f.ordered) > 0 || ctx.Err() != nil }); err != nil {
+			busy := func() bool { return len(f.ordered) > 0 || ctx.Err() != nil }
+			if err := cmp.Or(r.settle(busy), r.keep(busy)); err != nil {
 				return err
 			}
 		}
@@ -401,6 +411,9 @@ func (r *Runner) start(ctx context.Context) (head ledger.Seq, err error) {
 	low := r.lowestView().cursor
 	r.chain, r.anchor = chain{seq: low.Seq, leaf: low.Leaf, tree: *tree}, low.Leaf
 	r.pending, r.parked, r.foreign, r.waits = 0, 0, 0, false
+	if err := r.findKept(); err != nil {
+		return 0, err
+	}
 	r.update(func(s *Status) { s.Head, s.Halted = head, "" })
 	if r.cfg.scratch {
 		return head, nil

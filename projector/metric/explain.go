@@ -109,22 +109,57 @@ func Explain(s *projector.State, name, namespace string, o Options, fn func(Reco
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	out := &Explanation{V: CatalogueVersion, Metric: m.Name, Namespace: r.namespace, Week: o.Week, Unit: m.Unit, Options: o}
-	p := &pass{reading: r, options: o, fn: fn, groups: map[string]*tally{}}
-	p.all.keep = m.Form == FormMedian || m.Form == FormP95
-	if err := p.stand(out); err != nil {
+	p := &pass{reading: r, options: o, fn: fn}
+	if err := p.explain(m, out); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if err := m.count(p); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if m.Detected {
-		if p.why, err = p.caveat(); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	out.Number, out.Why, out.Groups = m.number(&p.all), p.why, []Group{}
-	for _, g := range slices.Sorted(maps.Keys(p.groups)) {
-		out.Groups = append(out.Groups, Group{g, m.number(p.groups[g])})
 	}
 	return out, nil
+}
+
+func (p *pass) explain(m *Metric, out *Explanation) error {
+	if err := p.stand(out); err != nil {
+		return err
+	}
+	total, err := p.total(m)
+	if err == nil && m.Detected {
+		p.why, err = p.caveat()
+	}
+	if err != nil {
+		return err
+	}
+	out.Number, out.Why, out.Groups = m.number(&total.All, p.now), p.why, []Group{}
+	for _, g := range slices.Sorted(maps.Keys(total.Groups)) {
+		out.Groups = append(out.Groups, Group{g, m.number(total.Groups[g], p.now)})
+	}
+	return nil
+}
+
+// total is what a metric's records add up to: by what is kept, if nobody wants to
+// know the records.
+func (p *pass) total(m *Metric) (*weekSums, error) {
+	if p.fn == nil && len(m.over) > 0 {
+		kept, ok, err := keptSums(p.reading, m.unit())
+		if err != nil {
+			return nil, err
+		}
+		if ok && p.to > 0 {
+			return kept.week(p.from), nil
+		}
+		if ok {
+			return kept.all(), nil
+		}
+	}
+	p.sums.keep = m.quantile()
+	err := m.count(p)
+	return p.sums.all(), err
+}
+
+// numerator is that of another metric.
+func (p *pass) numerator(m *Metric) (int64, error) {
+	total, err := p.quiet().total(m)
+	if err != nil {
+		return 0, err
+	}
+	n, _ := total.All.Num.int64()
+	return n, nil
 }

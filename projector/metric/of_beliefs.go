@@ -15,6 +15,7 @@ var beliefMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: leftOut,
 		Source:  "C8 8.2, Unversioned content changes",
+		over:    []view.Listing{view.AllContentChanges},
 		count: func(p *pass) error {
 			return view.ListContentChanges(p.state, p.namespace, func(c *view.ContentChange) error {
 				typ := c.By
@@ -41,6 +42,7 @@ var beliefMetrics = []Metric{
 		Exclusions: imported,
 		Missing:    leftOut,
 		Source:     "C8 14, Revision: stale descendant retrieval",
+		over:       []view.Listing{view.AllBeliefReads},
 		count: func(p *pass) error {
 			return view.ListBeliefReads(p.state, p.namespace, func(r *view.BeliefRead) error {
 				it, ok, err := p.item(r.BeliefID, "", events.TypeBeliefRead, r.Seq)
@@ -63,6 +65,7 @@ var beliefMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: leftOut,
 		Source:  "C8 8.2, Derived lineage lost; 14, Lineage preservation by writer",
+		over:    []view.Listing{view.AllLineage},
 		count: func(p *pass) error {
 			return p.derived(func(it item, st *view.LineageStep) error { return it.putKnown(st.Lost, "lineage") })
 		},
@@ -76,6 +79,7 @@ var beliefMetrics = []Metric{
 		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: leftOut,
 		Source:  "C8 7.7; 9, E2",
+		over:    []view.Listing{view.AllLineage},
 		count: func(p *pass) error {
 			return p.derived(func(it item, st *view.LineageStep) error { return it.putKnown(st.OriginKept, "origin") })
 		},

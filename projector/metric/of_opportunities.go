@@ -9,8 +9,11 @@ import (
 	"assay/projector/view"
 )
 
+// allOpportunities is the place of the metric opportunities.
+const allOpportunities = 0
+
 var opportunityMetrics = []Metric{
-	{
+	allOpportunities: {
 		Name:      "opportunities",
 		Question:  "How often was there something to reason causally about?",
 		Numerator: "opportunities that the detector found",
@@ -18,6 +21,7 @@ var opportunityMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormCount, Unit: "opportunities",
 		Detected: true,
 		Source:   "C9 Runtime instrumentation; Weekly report, Coverage",
+		over:     []view.Listing{view.AllOpportunities},
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, _ *view.Opportunity) error { return it.numerator(it.ref) })
 		},
@@ -31,6 +35,7 @@ var opportunityMetrics = []Metric{
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Detected: true,
 		Source:   "C9 Denominators that do not depend on the router",
+		over:     []view.Listing{view.AllOpportunities},
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, o *view.Opportunity) error {
 				if err := it.denominator(); err != nil || !routed(o) {
@@ -49,6 +54,7 @@ var opportunityMetrics = []Metric{
 		Exclusions: imported + "; opportunities that nothing followed",
 		Detected:   true,
 		Source:     "EP Episode schema",
+		over:       []view.Listing{view.AllOpportunities},
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, o *view.Opportunity) error {
 				followed, err := p.followed(o)

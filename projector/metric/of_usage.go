@@ -19,6 +19,7 @@ var usageMetrics = []Metric{
 		Kind:      Guardrail, Form: FormSum, Unit: "tokens",
 		Missing: leftOut,
 		Source:  "C8 14; C9 Weekly report, Cost",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count:   func(p *pass) error { return p.tokens(func(u *view.Usage) *int64 { return u.InputTokens }) },
 	},
 	{
@@ -29,6 +30,7 @@ var usageMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormSum, Unit: "tokens",
 		Missing: leftOut,
 		Source:  "C8 14",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count:   func(p *pass) error { return p.tokens(func(u *view.Usage) *int64 { return u.CachedTokens }) },
 	},
 	{
@@ -39,6 +41,7 @@ var usageMetrics = []Metric{
 		Kind:      Guardrail, Form: FormSum, Unit: "tokens",
 		Missing: leftOut,
 		Source:  "C8 14; C9 Weekly report, Cost",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count:   func(p *pass) error { return p.tokens(func(u *view.Usage) *int64 { return u.OutputTokens }) },
 	},
 	{
@@ -49,6 +52,7 @@ var usageMetrics = []Metric{
 		Kind:      Guardrail, Form: FormCount, Unit: "calls",
 		Exclusions: imported + "; calls that were denied",
 		Source:     "C8 14; C9 Weekly report, Cost",
+		over:       []view.Listing{view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.calls(func(it item, _ *view.ToolCall, _ *view.Call) error { return it.numerator(it.ref) })
 		},
@@ -62,6 +66,7 @@ var usageMetrics = []Metric{
 		Exclusions: imported + "; calls that were denied",
 		Missing:    leftOut,
 		Source:     "C8 14; C9 Weekly report, Cost",
+		over:       []view.Listing{view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.calls(func(it item, _ *view.ToolCall, c *view.Call) error { return it.known(c.Usage.LatencyUS(), "latency") })
 		},
@@ -75,6 +80,7 @@ var usageMetrics = []Metric{
 		Exclusions: imported + "; calls that were denied, or that only the agent told of",
 		Missing:    leftOut,
 		Source:     "C9 Proposal details, P1",
+		over:       []view.Listing{view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.calls(func(it item, t *view.ToolCall, c *view.Call) error {
 				it.group = ""
@@ -96,6 +102,7 @@ var usageMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: "a call that nobody told of is not known",
 		Source:  "EP Causal evidence protocol, claim 1",
+		over:    []view.Listing{view.AllToolCalls},
 		count: func(p *pass) error {
 			return view.ListToolCalls(p.state, p.namespace, func(t *view.ToolCall) error {
 				it, ok, err := p.call(t)
@@ -115,6 +122,7 @@ var usageMetrics = []Metric{
 		Kind:      Guardrail, Form: FormSum, Unit: "USD", Per: perDollar,
 		Missing: leftOut + "; without a price, or with a number of tokens unknown, a cost is unknown",
 		Source:  "C8 14",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.costs(func(it item, u *view.Spent, cost *int64) error { return it.known(cost, "cost") })
 		},
@@ -127,6 +135,7 @@ var usageMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormSum, Unit: "USD", Per: perDollar,
 		Missing: leftOut,
 		Source:  "C8 14",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.usage(func(it item, u *view.Spent) error { return it.known(u.Usage.ChargedNanoUSD(), "charge") })
 		},
@@ -151,6 +160,7 @@ var usageMetrics = []Metric{
 		Exclusions: imported + "; confirmed claims that were not asserted then, or that anything refuted",
 		Missing:    mustBeKnown,
 		Source:     "C9 Weekly report, Cost",
+		over:       []view.Listing{view.AllTold, view.AllToolCalls, view.AllClaims},
 		count: func(p *pass) error {
 			err := p.costs(func(it item, u *view.Spent, cost *int64) error {
 				it.group = ""

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"pgregory.net/rapid"
 
 	"assay/events"
@@ -20,9 +21,10 @@ import (
 	"assay/projector/view"
 )
 
-// TestScorerIsCompute: however often a scorer was asked and whatever happened
-// meanwhile, its score is the one that is computed afresh, to the byte.
-func TestScorerIsCompute(t *testing.T) {
+// TestKeptIsComputed: whatever happened since something was kept, and however often
+// that was interrupted, the score and every metric, of all of the ledger and of each
+// week, are what they come to afresh, to the bit.
+func TestKeptIsComputed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
 		l := ledgertest.New()
@@ -31,13 +33,9 @@ func TestScorerIsCompute(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		r, err := projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: rapid.IntRange(1, 300).Draw(t, "every")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var scorer metric.Scorer
-		for range rapid.IntRange(2, 8).Draw(t, "rounds") {
-			l.Mix(rng, rapid.IntRange(1, 400).Draw(t, "records"))
+		var weeks []string
+		for range rapid.IntRange(2, 6).Draw(t, "rounds") {
+			l.Mix(rng, rapid.IntRange(1, 300).Draw(t, "records"))
 			if rapid.Bool().Draw(t, "later") { // to where something falls due, now and then
 				due := ledgertest.Start.Add(metric.Settled + time.Duration(rapid.IntRange(0, 2000).Draw(t, "seconds"))*time.Second)
 				if d := due.Sub(l.Now()); d > 0 {
@@ -46,27 +44,76 @@ func TestScorerIsCompute(t *testing.T) {
 					l.Advance(3 * day)
 				}
 			}
+			if rapid.Bool().Draw(t, "week") {
+				weeks = append(weeks, fmt.Sprintf("2026-W%02d", 10+len(weeks)))
+				l.Put("logger/main", "production", &events.WeekClosed{Week: weeks[len(weeks)-1], Zone: "UTC", Start: events.FormatTime(l.Now()), End: events.FormatTime(l.Now())})
+			}
+			cfg := projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: rapid.IntRange(1, 300).Draw(t, "every")}
+			switch pages := rapid.IntRange(-1, 60).Draw(t, "pages"); {
+			case pages < 0: // somebody who keeps nothing
+			case pages == 0:
+				cfg.Keep = metric.Keep
+			default:
+				cfg.Keep = func(k *projector.Keeping) error {
+					left := pages
+					k.Interrupted = func() bool { left--; return left < 0 }
+					return metric.Keep(k)
+				}
+			}
+			r, err := projector.NewRunner(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := r.CatchUp(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
 			namespace := rapid.SampledFrom([]string{"", "canary", "nosuch"}).Draw(t, "namespace")
-			err := r.View(func(s *projector.State) error {
-				got, err := scorer.Score(s, namespace)
-				if err != nil {
-					return err
-				}
-				want, err := metric.Compute(s, namespace)
-				if err != nil {
-					return err
-				}
-				checkSame(t, got, want)
-				return nil
-			})
+			err = r.View(func(s *projector.State) error { checkKept(t, s, namespace, weeks); return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 	})
+}
+
+// checkKept holds what is computed by what is kept against what the values come to.
+func checkKept(t rapid.TB, s *projector.State, namespace string, weeks []string) {
+	t.Helper()
+	got, err := metric.Compute(s, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := metric.Afresh(s, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSame(t, got, want)
+	for _, m := range metric.Catalogue() {
+		for _, week := range append([]string{""}, weeks...) {
+			o := metric.Options{Week: week}
+			got, err := metric.Explain(s, m.Name, namespace, o, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := metric.Explain(s, m.Name, namespace, o, func(metric.Record) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, b := encode(t, got), encode(t, want)
+			if !bytes.Equal(a, b) {
+				t.Fatalf("%s of week %q is %s\nwant %s", m.Name, week, a, b)
+			}
+		}
+	}
+}
+
+func encode(t rapid.TB, v any) []byte {
+	t.Helper()
+	data, err := json.Marshal(v, json.Deterministic(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 func checkSame(t rapid.TB, got, want *metric.Score) {
@@ -85,10 +132,10 @@ func checkSame(t rapid.TB, got, want *metric.Score) {
 	}
 }
 
-// TestScorerReadsWhatChanged: over a long ledger, a few records more make few
-// pages be gone through again, and the score is the one that is computed afresh
-// all the same: nothing that a page rests on is overlooked.
-func TestScorerReadsWhatChanged(t *testing.T) {
+// TestKeepReadsWhatChanged: over a long ledger, a few records more make few pages be
+// gone through again, and the score is the one that is computed afresh all the same:
+// nothing that a page rests on is overlooked.
+func TestKeepReadsWhatChanged(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	l := ledgertest.New()
 	l.Mix(rng, 8000)
@@ -97,41 +144,59 @@ func TestScorerReadsWhatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	r, err := projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All()})
+	waits := false // with keeping, so that what is asked finds pages that are stale
+	r, err := projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), Keep: func(k *projector.Keeping) error {
+		if waits {
+			return nil
+		}
+		return metric.Keep(k)
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var scorer metric.Scorer
-	check := func() (pages int) {
+	check := func() (pages, all int) {
 		t.Helper()
-		if err := r.CatchUp(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-		err := r.View(func(s *projector.State) error {
-			got, err := scorer.Score(s, "")
-			if err != nil {
+		for _, waits = range []bool{true, false} {
+			if err := r.CatchUp(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+			err := r.View(func(s *projector.State) error {
+				stale, n, ok, err := metric.Stale(s, prod)
+				if err != nil || !ok && !waits {
+					t.Fatalf("kept %v, %v", ok, err)
+				}
+				if waits {
+					pages, all = stale, n
+				} else if stale != 0 {
+					t.Errorf("%d pages are stale after what is kept was brought up", stale)
+				}
+				got, err := metric.Compute(s, "")
+				if err != nil {
+					return err
+				}
+				want, err := metric.Afresh(s, "")
+				if err == nil {
+					checkSame(t, got, want)
+				}
 				return err
+			})
+			if err != nil {
+				t.Fatal(err)
 			}
-			want, err := metric.Compute(s, "")
-			if err == nil {
-				checkSame(t, got, want)
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
-		return metric.Read(&scorer)
+		return pages, all
 	}
-	all := check()
-	if again := check(); again != 0 || all < 80 {
-		t.Errorf("%d pages at first, then %d", all, again)
+	check()
+	again, all := check()
+	if again != 0 || all < 80 {
+		t.Errorf("%d pages of %d are stale at once", again, all)
 	}
 	sum := 0
 	const rounds = 60
 	for range rounds {
 		l.Mix(rng, 1+rng.IntN(3))
-		sum += check()
+		pages, _ := check()
+		sum += pages
 	}
 	if mean := sum / rounds; mean == 0 || mean > all/10 {
 		t.Errorf("after two records or so %d pages of %d are gone through", mean, all)
@@ -181,7 +246,7 @@ func TestScorerReadsWhatChanged(t *testing.T) {
 	}
 	l.Advance(metric.Settled - 4000*time.Second) // half of them grow old
 	l.Mix(rng, 1)
-	if pages := check(); pages < all/8 {
+	if pages, _ := check(); pages < all/8 {
 		t.Errorf("when claims grow old %d pages of %d are gone through", pages, all)
 	}
 }
@@ -207,15 +272,14 @@ func TestScoreDuringRebuild(t *testing.T) {
 			before[i] = older{p}
 		}
 	}
-	var scorer metric.Scorer
 	var r *projector.Runner
 	score := func() (s *metric.Score) {
 		t.Helper()
 		err := r.View(func(st *projector.State) (err error) {
-			if s, err = scorer.Score(st, ""); err != nil {
+			if s, err = metric.Compute(st, ""); err != nil {
 				return err
 			}
-			want, err := metric.Compute(st, "")
+			want, err := metric.Afresh(st, "")
 			if err == nil {
 				checkSame(t, s, want)
 			}
@@ -226,14 +290,14 @@ func TestScoreDuringRebuild(t *testing.T) {
 		}
 		return s
 	}
-	if r, err = projector.NewRunner(projector.Config{DB: db, Source: l, Projections: before}); err != nil {
+	if r, err = projector.NewRunner(projector.Config{DB: db, Source: l, Projections: before, Keep: metric.Keep}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.CatchUp(t.Context(), 500); err != nil {
 		t.Fatal(err)
 	}
 	old, looked := score(), 0
-	r, err = projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: 50,
+	r, err = projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: 50, Keep: metric.Keep,
 		Progress: func(st projector.Status) {
 			if len(st.Rebuilding) > 0 {
 				looked++
