@@ -74,7 +74,7 @@ func (r *Runner) writeMarks(w *kv.Batch) {
 	}
 	slices.Sort(marks)
 	marks = slices.Compact(marks)
-	if r.marks += len(marks); r.marks > maxMarks {
+	if r.marks += len(marks); r.marks > r.cfg.maxMarks {
 		r.keeps, r.marks = false, 0
 		forget(w)
 		return

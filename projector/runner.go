@@ -52,6 +52,7 @@ type Config struct {
 	// Logger is for what is parked and halted; the zero value discards it.
 	Logger zerolog.Logger
 
+	maxMarks int // 0 means maxMarks
 	// scratch stores are digested once, from their bytes: no hash is kept.
 	scratch bool
 }
@@ -105,6 +106,7 @@ func NewRunner(cfg Config) (*Runner, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0))
 	cfg.HeadEvery = cmp.Or(cfg.HeadEvery, defaultHeadEvery)
 	cfg.KeepStale = cmp.Or(cfg.KeepStale, defaultKeepStale)
+	cfg.maxMarks = cmp.Or(cfg.maxMarks, maxMarks)
 	r := &Runner{cfg: cfg}
 	for _, p := range append([]Projection{ledgerProjection{}}, cfg.Projections...) {
 		if err := checkName(p.Name()); err != nil {

@@ -25,15 +25,16 @@ import (
 //
 //	d/<namespace> <projection> <first key>         how a page stands (standing)
 //	p/<unit> <namespace> <projection> <first key>  what it adds, by week
-//	t/<unit> <namespace> <first record of a week>  what all of them add; no quantiles
+//	t/<unit> <namespace> <first record of a week>  what all of them add
 //
-// The values of a quantile are kept with the pages alone.
+// What cannot be taken away again, such as the values of a quantile, is kept with the
+// pages alone.
 
-// unit is one thing that is kept: the score, or a metric.
+// unit is one thing that is kept: the score, a metric, or what one rests on.
 type unit struct {
 	name string
 	over []view.Listing
-	keep bool // the values, for a quantile
+	keep bool // something that cannot be taken away again, such as the values of a quantile
 	add  func(r reading, weeks []ledger.Seq, into *sums) error
 }
 
@@ -56,9 +57,10 @@ func (m *Metric) unit() unit {
 	}}
 }
 
-// units are the score and every metric that is a sum over listings.
+// units are the score, every metric that is a sum over listings, and what the others
+// rest on.
 func units() []unit {
-	out := []unit{theScore()}
+	out := []unit{theScore(), openings(), episodeCosts()}
 	for _, m := range Catalogue() {
 		if len(m.over) > 0 {
 			out = append(out, m.unit())

@@ -36,6 +36,7 @@ func TestKeptIsComputed(t *testing.T) {
 		var weeks []string
 		for range rapid.IntRange(2, 6).Draw(t, "rounds") {
 			l.Mix(rng, rapid.IntRange(1, 300).Draw(t, "records"))
+			rare(l, rng)
 			if rapid.Bool().Draw(t, "later") { // to where something falls due, now and then
 				due := ledgertest.Start.Add(metric.Settled + time.Duration(rapid.IntRange(0, 2000).Draw(t, "seconds"))*time.Second)
 				if d := due.Sub(l.Now()); d > 0 {
@@ -74,6 +75,38 @@ func TestKeptIsComputed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// rare appends what a Mix does not hold: incidents and what is spent in them, prices,
+// imports, and labels.
+func rare(l *ledgertest.Ledger, rng *rand.Rand) {
+	for range rng.IntN(8) {
+		n := rng.IntN(6)
+		episode, call := ledgertest.Episode(fmt.Sprintf("incident-%d", n)), fmt.Sprintf("fix-%d", n)
+		var c events.Context
+		if rng.IntN(4) == 0 {
+			c.Capture = ledgertest.Ptr("imported")
+		}
+		switch rng.IntN(7) {
+		case 0:
+			l.Put("detector/main", prod, &events.OpportunityDetected{Context: c, OpportunityID: l.NextID(), Kind: "which_fix", DetectorVersion: "1"}, episode)
+		case 1:
+			l.Put(dispatcher, prod, &events.ToolCalled{Context: c, ToolCallID: call, Tool: "bash", Status: "ok", MessageID: ledgertest.Ptr("m-" + call),
+				Tokens: &events.Tokens{Input: ledgertest.Ptr(int64(rng.IntN(9))), Output: ledgertest.Ptr(int64(7)), Cached: ledgertest.Ptr(int64(0))}}, episode)
+		case 2:
+			l.Put(dispatcher, prod, &events.UsageRecorded{Context: c, MessageID: ledgertest.Ptr("m-" + call), Model: ledgertest.Ptr("m"),
+				Tokens: &events.Tokens{Input: ledgertest.Ptr(int64(rng.IntN(9))), Output: ledgertest.Ptr(int64(5)), Cached: ledgertest.Ptr(int64(0))}}, episode)
+		case 3:
+			l.Put(operator, prod, &events.PriceRecorded{PriceID: fmt.Sprint("price-", n), Model: "m", ValidFrom: "2026-01-01T00:00:00Z",
+				InputUSDPerMTok: ledgertest.Ptr(float64(n)), OutputUSDPerMTok: ledgertest.Ptr(1.5)})
+		case 4:
+			l.Put("detector/main", prod, &events.DetectorScanned{Context: c, DetectorVersion: "1", Turns: 2, Negative: 2, NegativeTurnIDs: []string{fmt.Sprint("turn-", n)}})
+		case 5:
+			l.Put("operator/op", prod, &events.OpportunityLabelled{Context: c, Kind: "turn", ID: fmt.Sprint("turn-", n), Rater: "r", RubricVersion: "1", Blind: true, Eligible: ledgertest.Ptr(n%2 == 0)})
+		default:
+			l.Put("agent/piper", prod, &events.HypothesesRecorded{Context: c, SetID: l.NextID(), Alternatives: []events.Alternative{{ID: "a"}}}, episode)
+		}
+	}
 }
 
 // checkKept holds what is computed by what is kept against what the values come to.

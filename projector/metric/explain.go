@@ -138,20 +138,32 @@ func (p *pass) explain(m *Metric, out *Explanation) error {
 // know the records.
 func (p *pass) total(m *Metric) (*weekSums, error) {
 	if p.fn == nil && len(m.over) > 0 {
-		kept, ok, err := keptSums(p.reading, m.unit())
-		if err != nil {
+		switch kept, ok, err := keptSums(p.reading, m.unit()); {
+		case err != nil:
 			return nil, err
-		}
-		if ok && p.to > 0 {
+		case ok && p.to > 0:
 			return kept.week(p.from), nil
-		}
-		if ok {
+		case ok:
 			return kept.all(), nil
 		}
 	}
 	p.sums.keep = m.quantile()
 	err := m.count(p)
 	return p.sums.all(), err
+}
+
+// sumsOf is what a unit comes to: by what is kept, if nobody wants to know the
+// records, else afresh.
+func (p *pass) sumsOf(u unit) (total sums, err error) {
+	ok := false
+	if p.fn == nil {
+		total, ok, err = keptSums(p.reading, u)
+	}
+	if err == nil && !ok {
+		total = sums{keep: u.keep}
+		err = u.add(p.reading, nil, &total)
+	}
+	return total, err
 }
 
 // numerator is that of another metric.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"assay/events"
+	"assay/ledger"
 	"assay/projector/view"
 )
 
@@ -146,25 +147,34 @@ func (p *pass) abductions(fn func(item, *view.Abduction) error) error {
 	})
 }
 
+// openings is, of every episode with an opportunity that makes it an incident, the
+// first one that was not imported.
+func openings() unit {
+	return unit{"openings", []view.Listing{view.AllOpportunities}, true, func(r reading, _ []ledger.Seq, into *sums) error {
+		w := into.week(0)
+		return view.ListOpportunities(r.state, r.namespace, func(o *view.Opportunity) error {
+			if o.EpisodeID == "" || o.Kind != "root_cause" && o.Kind != "which_fix" {
+				return nil
+			}
+			imported, err := r.isImported(o.Seq)
+			if err == nil && !imported {
+				w.first(o.EpisodeID, o.Seq)
+			}
+			return err
+		})
+	}}
+}
+
 // incidents takes up each incident by the first opportunity that makes its episode
 // one, in the order of episodes. An imported one makes none.
 func (p *pass) incidents(fn func(item) error) error {
-	first := map[string]*view.Opportunity{}
-	err := view.ListOpportunities(p.state, p.namespace, func(o *view.Opportunity) error {
-		if o.EpisodeID == "" || o.Kind != "root_cause" && o.Kind != "which_fix" {
-			return nil
-		}
-		imported, err := p.isImported(o.Seq)
-		if have := first[o.EpisodeID]; err == nil && !imported && (have == nil || o.Seq < have.Seq) {
-			first[o.EpisodeID] = o
-		}
-		return err
-	})
+	all, err := p.sumsOf(openings())
 	if err != nil {
 		return err
 	}
+	first := all.week(0).Firsts
 	for _, episode := range slices.Sorted(maps.Keys(first)) {
-		it, ok, err := p.item(episode, "", events.TypeOpportunityDetected, first[episode].Seq)
+		it, ok, err := p.item(episode, "", events.TypeOpportunityDetected, first[episode])
 		if ok {
 			err = fn(it)
 		}

@@ -2,8 +2,10 @@ package metric
 
 import (
 	"fmt"
+	"hash/crc32"
 
 	"assay/events"
+	"assay/ledger"
 	"assay/projector/view"
 )
 
@@ -223,12 +225,52 @@ func (p *pass) costOfIncidents() error {
 	if err != nil {
 		return err
 	}
+	if p.fn != nil {
+		return p.episodeCosts(func(episode string) (item, bool) {
+			it, ok := incidents[episode]
+			return it, ok
+		})
+	}
+	all, err := p.sumsOf(episodeCosts())
+	if err != nil {
+		return err
+	}
+	for episode, it := range incidents {
+		if cost := all.week(shardOf(episode)).Groups[episode]; cost != nil {
+			it.sums.week(it.week).All.add(cost)
+		}
+	}
+	return nil
+}
+
+// episodeCosts is what was used in each episode. What one record changes is one of
+// many sums: in place of the weeks stand shards of the episodes.
+func episodeCosts() unit {
+	over := []view.Listing{view.AllTold, view.AllToolCalls}
+	return unit{"episode_costs", over, false, func(r reading, _ []ledger.Seq, into *sums) error {
+		p := &pass{reading: r}
+		err := p.episodeCosts(func(episode string) (item, bool) {
+			return item{pass: p, id: episode, group: episode, week: shardOf(episode)}, episode != ""
+		})
+		*into = p.sums
+		return err
+	}}
+}
+
+const costShards = 1 << 12
+
+func shardOf(episode string) ledger.Seq {
+	return ledger.Seq(crc32.ChecksumIEEE([]byte(episode)) % costShards)
+}
+
+// episodeCosts counts what was used in each episode with the item that of has for it.
+func (p *pass) episodeCosts(of func(episode string) (item, bool)) error {
 	prices, err := view.ReadPrices(p.state)
 	if err != nil {
 		return err
 	}
 	return view.ListUsage(p.state, p.namespace, func(u *view.Spent) error {
-		it, ok := incidents[u.EpisodeID]
+		it, ok := of(u.EpisodeID)
 		if !ok {
 			return nil
 		}

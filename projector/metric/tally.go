@@ -119,7 +119,20 @@ type weekSums struct {
 	Score  []int64           `json:"score,omitzero"` // part.numbers
 	All    tally             `json:"all,omitzero"`
 	Groups map[string]*tally `json:"groups,omitzero"`
+	// Firsts are the first records of things; they can be merged, not taken away.
+	Firsts map[string]ledger.Seq `json:"firsts,omitzero"`
 	keep   bool
+}
+
+// first notes a record of a thing if it is the first one.
+func (w *weekSums) first(of string, seq ledger.Seq) {
+	if have, ok := w.Firsts[of]; ok && have <= seq {
+		return
+	}
+	if w.Firsts == nil {
+		w.Firsts = map[string]ledger.Seq{}
+	}
+	w.Firsts[of] = seq
 }
 
 func (w *weekSums) group(name string) *tally {
@@ -149,6 +162,9 @@ func (w *weekSums) merge(o *weekSums) {
 		if g.add(t); g.empty() {
 			delete(w.Groups, name)
 		}
+	}
+	for of, seq := range o.Firsts {
+		w.first(of, seq)
 	}
 }
 
