@@ -33,7 +33,7 @@ const (
 	markPrefix = "l/"
 	// maxMarks is how many are written down before what is kept is given up: most
 	// of it rests on something that changed then.
-	maxMarks = 4 << 20
+	maxMarks = 1 << 20
 )
 
 // mark is that of a key, or of a prefix of keys.

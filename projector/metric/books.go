@@ -127,6 +127,7 @@ type note struct {
 	Software   string    `json:"software"` // versions of the scores, the catalogue and the views
 	Units      []string  `json:"units"`
 	Namespaces []string  `json:"namespaces"` // of which every page stands
+	Whole      bool      `json:"whole"`      // those are all of which anything is to be kept
 	Due        time.Time `json:"due"`        // when the first of them grows old; zero for never
 }
 
@@ -344,18 +345,39 @@ func (b *books) addPages(unit string, fresh map[string]*sums, total *sums) error
 	})
 }
 
-// Keep brings what is kept of the score and of the metrics up to the views, in all
-// namespaces; it is for projector.Config.
-func Keep(k *projector.Keeping) error { return keeper{units: units()}.keep(k) }
+// keepFrom is how many records a namespace has of which something is kept. Fewer are
+// gone through faster than one would look for what changed, and of test runs there
+// may be many.
+const keepFrom = 1000
+
+// Keep brings what is kept of the score and of the metrics up to the views, in every
+// namespace of some size; it is for projector.Config.
+func Keep(k *projector.Keeping) error { return keeper{units: units(), least: keepFrom}.keep(k) }
 
 // KeepScore is Keep for the score of one namespace.
 func KeepScore(namespace string) func(*projector.Keeping) error {
-	return keeper{[]unit{theScore()}, namespace}.keep
+	return keeper{units: []unit{theScore()}, namespace: namespace}.keep
 }
 
 type keeper struct {
 	units     []unit
-	namespace string // empty: all
+	namespace string // empty: all that have
+	least     int64  // records
+}
+
+// namespaces are those of which something is kept, in order.
+func (c keeper) namespaces(s *projector.State, only string) (names []string, err error) {
+	if c.least == 0 {
+		return []string{only}, nil
+	}
+	l, err := s.Ledger()
+	for name, records := range l.Namespaces {
+		if records >= c.least {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, err
 }
 
 // flushPages is how many pages are gone through before what they add is committed.
@@ -372,13 +394,11 @@ func (c keeper) keep(k *projector.Keeping) error {
 		if b, err = begin(k, r, want); err != nil {
 			return err
 		}
-	} else if b.at == b.now && len(b.Namespaces) > 0 {
+	} else if b.at == b.now && b.Whole {
 		return nil
 	}
-	if want.Namespaces = []string{r.namespace}; c.namespace == "" {
-		if want.Namespaces, err = view.Namespaces(k.State, listings(c.units)); err != nil {
-			return err
-		}
+	if want.Namespaces, err = c.namespaces(k.State, r.namespace); err != nil {
+		return err
 	}
 	w := writer{k: k, books: b, units: c.units, totals: map[string]*sums{}}
 	for _, b.namespace = range want.Namespaces {
@@ -388,7 +408,7 @@ func (c keeper) keep(k *projector.Keeping) error {
 			}
 		}
 	}
-	want.Due = w.due
+	want.Due, want.Whole = w.due, true
 	if err := w.flush(); err != nil {
 		return err
 	}

@@ -96,9 +96,15 @@ type Options struct {
 	Repair []string `json:"repair,omitzero"`
 }
 
+// errEnough means that nobody wants to know further records.
+var errEnough = errors.New("enough records")
+
 // Explain computes a metric and calls fn, if not nil, for each record behind it, in
-// the order of the views. The views must stand at one record, else
-// projector.ErrUneven. A namespace of "" is DefaultNamespace.
+// the order of the views, until it returns kv.ErrStop; the value is of all of them.
+// Without records, or beyond the last one that is wanted, what is kept beside the
+// views spares it to go through them, and changes nothing in the result. The views
+// must stand at one record, else projector.ErrUneven. A namespace of "" is
+// DefaultNamespace.
 func Explain(s *projector.State, name, namespace string, o Options, fn func(Record) error) (*Explanation, error) {
 	m, err := Find(name)
 	if err != nil {
@@ -121,6 +127,10 @@ func (p *pass) explain(m *Metric, out *Explanation) error {
 		return err
 	}
 	total, err := p.total(m)
+	if errors.Is(err, errEnough) {
+		p = p.quiet()
+		total, err = p.total(m)
+	}
 	if err == nil && m.Detected {
 		p.why, err = p.caveat()
 	}

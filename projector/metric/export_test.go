@@ -1,9 +1,6 @@
 package metric
 
-import (
-	"assay/projector"
-	"assay/projector/view"
-)
+import "assay/projector"
 
 // Stale counts the pages of a namespace that may add something else than is kept,
 // and all of them; false where nothing is kept.
@@ -30,12 +27,6 @@ func Stale(s *projector.State, namespace string) (stale, all int, ok bool, err e
 	return stale, all, true, nil
 }
 
-// Kept says that a metric is a sum over listings.
-func Kept(m *Metric) bool { return len(m.over) > 0 }
-
-// AllListings are those that anything kept is over.
-func AllListings() []view.Listing { return listings(units()) }
-
 // Afresh is Compute without what is kept.
 func Afresh(s *projector.State, namespace string) (*Score, error) {
 	r, err := readingOf(s, namespace)
@@ -48,3 +39,6 @@ func Afresh(s *projector.State, namespace string) (*Score, error) {
 	}
 	return r.score(&total)
 }
+
+// KeepAll is Keep for namespaces of any size.
+func KeepAll(k *projector.Keeping) error { return keeper{units: units(), least: 1}.keep(k) }

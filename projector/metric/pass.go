@@ -190,5 +190,9 @@ func (it item) add(by ref, role Role, n int64, reason string, since *time.Time) 
 	if it.fn == nil {
 		return nil
 	}
-	return it.fn(r)
+	err := it.fn(r)
+	if errors.Is(err, kv.ErrStop) {
+		err = errEnough // which ends no scan as if it were whole
+	}
+	return err
 }

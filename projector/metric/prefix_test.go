@@ -95,7 +95,7 @@ func crashed(t *rapid.T, l *ledgertest.Ledger, to ledger.Seq, rng *rand.Rand) (o
 			t.Fatal(err)
 		}
 		r, err := projector.NewRunner(projector.Config{
-			DB: db, Source: l, Projections: view.All(), Keep: metric.Keep,
+			DB: db, Source: l, Projections: view.All(), Keep: metric.KeepAll,
 			CommitEvery: rapid.IntRange(1, 40).Draw(t, "every"), Workers: rapid.IntRange(1, 3).Draw(t, "workers"),
 		})
 		if err != nil {
@@ -125,7 +125,7 @@ func fromSnapshot(t *rapid.T, l *ledgertest.Ledger, to ledger.Seq, dir string) (
 		t.Fatal(err)
 	}
 	defer db.Close()
-	r, err := projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), Keep: metric.Keep, CommitEvery: rapid.IntRange(1, 40).Draw(t, "snapshot every")})
+	r, err := projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), Keep: metric.KeepAll, CommitEvery: rapid.IntRange(1, 40).Draw(t, "snapshot every")})
 	if err != nil {
 		t.Fatal(err)
 	}

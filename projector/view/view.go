@@ -260,23 +260,6 @@ func (l Listing) Pages(s *projector.State, namespace string) ([]projector.Page, 
 	return s.Pages(l.projection, prefix(l.kind, namespace))
 }
 
-// Namespaces are those in which any of the listings has anything, in order.
-func Namespaces(s *projector.State, listings []Listing) ([]string, error) {
-	var all []string
-	for _, l := range listings {
-		known, err := projector.Load[places](s, l.projection, placesKey)
-		if errors.Is(err, kv.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, known.Namespaces...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
-}
-
 // list calls fn for the values of a kind whose keys start with the parts.
 func list[T any](s *projector.State, projection string, fn func(*T) error, parts ...string) error {
 	return projector.Scan(s, projection, prefix(parts...), "", func(_ string, v *T) error { return fn(v) })
