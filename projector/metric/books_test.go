@@ -22,10 +22,10 @@ import (
 	"assay/projector/view"
 )
 
-// TestKeptIsComputed: whatever happened since something was kept, and however often
+// TestScorerIsCompute: whatever happened since something was kept, and however often
 // that was interrupted, the score and every metric, of all of the ledger and of a week,
 // are what they come to afresh, to the bit.
-func TestKeptIsComputed(t *testing.T) {
+func TestScorerIsCompute(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
 		l := ledgertest.New()
@@ -183,10 +183,10 @@ func checkSame(t rapid.TB, got, want *metric.Score) {
 	}
 }
 
-// TestKeepReadsWhatChanged: over a long ledger, a few records more make few pages be
+// TestScorerReadsWhatChanged: over a long ledger, a few records more make few pages be
 // gone through again, and the score is the one that is computed afresh all the same:
 // nothing that a page rests on is overlooked.
-func TestKeepReadsWhatChanged(t *testing.T) {
+func TestScorerReadsWhatChanged(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	l := ledgertest.New()
 	l.Mix(rng, 8000)

@@ -92,6 +92,7 @@ var beliefMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormCount, Unit: "contradictions",
 		Exclusions: imported + "; duplicates of an open one",
 		Source:     "C8 14, Contradictions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, _ *view.Contradiction) error { return it.numerator(it.ref) })
 		},
@@ -105,6 +106,7 @@ var beliefMetrics = []Metric{
 		Exclusions: imported + "; duplicates of an open one",
 		Missing:    leftOut + ": without a label, or with labels that differ, it is not known",
 		Source:     "C8 8.1; 14, Contradictions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, c *view.Contradiction) error {
 				it.group = ""
@@ -122,6 +124,7 @@ var beliefMetrics = []Metric{
 		Exclusions: imported + "; duplicates of an open one; invalid ones",
 		Missing:    leftOut + ": without a label, or with labels that differ, validity is not known",
 		Source:     "C8 8.2, Verified resolutions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, c *view.Contradiction) error {
 				switch {
@@ -142,6 +145,7 @@ var beliefMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Exclusions: imported + "; duplicates of an open one",
 		Source:     "C8 14, Contradictions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, c *view.Contradiction) error {
 				it.group = ""
@@ -159,13 +163,14 @@ var beliefMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormMedian, Unit: "days", Per: 86400,
 		Exclusions: imported + "; duplicates of an open one; closed ones",
 		Source:     "C8 14, Contradictions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, c *view.Contradiction) error {
 				it.group = ""
 				if !c.Open {
 					return it.exclude("closed")
 				}
-				return it.amount(it.ref, c.AgeSeconds)
+				return it.waits(c.RecordedAt)
 			})
 		},
 	},
@@ -197,6 +202,8 @@ func (p *pass) contradictions(fn func(item, *view.Contradiction) error) error {
 			return err
 		case c.DuplicateOf != nil:
 			return it.exclude("duplicate")
+		case c.Open && c.RevisitBy != nil:
+			p.ages(*c.RevisitBy)
 		}
 		return fn(it, c)
 	})

@@ -92,6 +92,7 @@ var opportunityMetrics = []Metric{
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: "an abduction without an end stays in the denominator",
 		Source:  "C8 8.2",
+		over:    []view.Listing{view.AllAbductions},
 		count: func(p *pass) error {
 			return p.abductions(func(it item, a *view.Abduction) error {
 				if err := it.denominator(); err != nil || a.Ended == nil || a.Ended.Failed {

@@ -231,9 +231,11 @@ type Listing struct{ projection, kind string }
 
 // The listings that scores and metrics are sums over.
 var (
+	AllAbductions     = Listing{Abductions, abductionKind}
 	AllBeliefReads    = Listing{Beliefs, beliefReadKind}
 	AllClaims         = Listing{Claims, claimKind}
 	AllContentChanges = Listing{Beliefs, contentChangeKind}
+	AllContradictions = Listing{Contradictions, contradictionKind}
 	AllDeliveries     = Listing{Findings, findingDelivery}
 	AllExperiments    = Listing{Experiments, experimentKind}
 	AllFindings       = Listing{Findings, findingKind}
