@@ -1,12 +1,15 @@
 package projector_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -189,5 +192,42 @@ func TestReplayHasNothingKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestRunKeeps: a run brings what is kept up to the views once it has caught up, and
+// again after what comes later.
+func TestRunKeeps(t *testing.T) {
+	l := mixed(1, 300)
+	db := mustOpen(t, t.TempDir())
+	defer db.Close()
+	kept := make(chan ledger.Seq, 100)
+	keep := func(k *projector.Keeping) error {
+		err := k.Stand(nil)
+		if err == nil {
+			err = k.Commit()
+		}
+		at, _, aerr := k.At()
+		kept <- at
+		return errors.Join(err, aerr)
+	}
+	r := mustRunner(t, projector.Config{DB: db, Source: l, Projections: view.All(), Keep: keep})
+	run, stop := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() { ended <- r.Run(run) }()
+	for round := range 3 {
+		head, _ := l.Head(ctx)
+		for at := ledger.Seq(0); at < head; {
+			select {
+			case at = <-kept:
+			case <-time.After(time.Minute):
+				t.Fatalf("round %d: nothing is kept at %d", round, head)
+			}
+		}
+		l.Mix(rand.New(rand.NewPCG(2, uint64(round))), 20)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
 	}
 }

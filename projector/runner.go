@@ -25,6 +25,8 @@ const (
 	defaultKeepStale   = 1024
 	// settleChunks is how many are hashed before the feed is looked at again.
 	settleChunks = 256
+	// keepPause is how many times as long as a keeping took the next one waits.
+	keepPause = 4
 )
 
 // Config is what a Runner is made of.
@@ -360,21 +362,8 @@ func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
 	}
 	f := startFeed(ctx, r.cfg.Source, from, to, r.cfg.Workers)
 	defer f.stop()
-	for c := range f.ordered {
-		<-c.ready
-		if err := r.foldChunk(ctx, c); err != nil {
-			return err
-		}
-		f.recycle(c)
-		if to == 0 && r.chain.seq >= head && r.chain.seq == f.received() {
-			if err := r.commit(); err != nil {
-				return err
-			}
-			busy := func() bool { return len(f.ordered) > 0 || ctx.Err() != nil }
-			if err := cmp.Or(r.settle(busy), r.keep(busy)); err != nil {
-				return err
-			}
-		}
+	if err := r.foldFeed(ctx, f, head, to); err != nil {
+		return err
 	}
 	if err := r.commit(); err != nil {
 		return err
@@ -392,6 +381,44 @@ func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
 		return &LinkError{Seq: r.chain.seq + 1, Kind: ErrGap, What: "end of the feed", Want: fmt.Sprint(to), Got: fmt.Sprint(r.chain.seq)}
 	}
 	return nil
+}
+
+// foldFeed folds what the feed brings. Whenever nothing waits, it hashes, and lets the
+// owner of what is kept bring it up to the views, for a fifth of the time at most.
+func (r *Runner) foldFeed(ctx context.Context, f *feed, head, to ledger.Seq) error {
+	busy := func() bool { return len(f.ordered) > 0 || ctx.Err() != nil }
+	var due <-chan time.Time // when it may; nil when nothing was committed since
+	var pause time.Duration
+	for {
+		select {
+		case c, ok := <-f.ordered:
+			if !ok {
+				return nil
+			}
+			<-c.ready
+			if err := r.foldChunk(ctx, c); err != nil {
+				return err
+			}
+			f.recycle(c)
+			if to == 0 && r.chain.seq >= head && r.chain.seq == f.received() {
+				if err := r.commit(); err != nil {
+					return err
+				}
+				if err := r.settle(busy); err != nil {
+					return err
+				}
+				if due == nil && r.cfg.Keep != nil {
+					due = time.After(pause)
+				}
+			}
+		case <-due:
+			start := time.Now()
+			if err := r.keep(busy); err != nil {
+				return err
+			}
+			due, pause = nil, keepPause*time.Since(start)
+		}
+	}
 }
 
 // start puts the chain at the lowest cursor. The message there is read again,

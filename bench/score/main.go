@@ -69,8 +69,10 @@ type Row struct {
 
 // Report is what a run found.
 type Report struct {
-	Records int   `json:"records"`
-	Rows    []Row `json:"rows"`
+	Records  int     `json:"records"`
+	ViewsMiB float64 `json:"views_mib"` // keys and values of the views
+	KeptMiB  float64 `json:"kept_mib"`  // and of what is kept beside them
+	Rows     []Row   `json:"rows"`
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -121,6 +123,15 @@ func (w *world) measure(report *Report, rounds int) error {
 		if err != nil {
 			return err
 		}
+	}
+	err := w.opened(func() (err error) {
+		if report.ViewsMiB, err = w.size("s/"); err == nil {
+			report.KeptMiB, err = w.size("k")
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	answers := map[string][]float64{}
 	ask := func(name string, fn func() error) error {
@@ -233,7 +244,15 @@ func (w *world) usage() error {
 
 // scan reads every byte of the views.
 func (w *world) scan() error {
-	return w.db.Scan([]byte("s/"), nil, func(_, _ []byte) error { return nil })
+	_, err := w.size("s/")
+	return err
+}
+
+// size is that of the keys with a prefix and their values, in MiB.
+func (w *world) size(prefix string) (mib float64, err error) {
+	n := 0
+	err = w.db.Scan([]byte(prefix), nil, func(k, v []byte) error { n += len(k) + len(v); return nil })
+	return float64(n) / (1 << 20), err
 }
 
 func (w *world) state(fn func(*projector.State) error) error {
@@ -268,7 +287,7 @@ func (w *world) metrics() error {
 }
 
 func (r *Report) print(out io.Writer) error {
-	fmt.Fprintf(out, "%d records\n", r.Records)
+	fmt.Fprintf(out, "%d records, %.0f MiB of views, %.0f MiB kept beside them\n", r.Records, r.ViewsMiB, r.KeptMiB)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tmedian ms\tmin\tmax\tof a bare scan\ttarget ms\tmet\t")
 	for _, row := range r.Rows {

@@ -30,7 +30,7 @@ func TestRows(t *testing.T) {
 			t.Errorf("%s: %+v", name, row)
 		}
 	}
-	if len(r.Rows) != 10+slowest {
-		t.Errorf("%d rows", len(r.Rows))
+	if len(r.Rows) != 10+slowest || r.ViewsMiB <= 0 || r.KeptMiB <= 0 {
+		t.Errorf("%d rows, %.3f MiB of views, %.3f MiB kept", len(r.Rows), r.ViewsMiB, r.KeptMiB)
 	}
 }
