@@ -148,20 +148,20 @@ type books struct {
 	note
 	weeks   []ledger.Seq
 	at      ledger.Seq // at which every page stood that is kept
-	now     ledger.Seq
+	seq     ledger.Seq // at which the views stand
 	changed *projector.Changes
 }
 
 // openBooks finds what is kept; nil when there is nothing that this build can use.
 func openBooks(r reading) (*books, error) {
 	b := &books{reading: r}
-	data, err := []byte(nil), error(nil)
-	b.at, data, b.changed, err = r.state.KeptAt()
+	at, data, changed, err := r.state.KeptAt()
 	if errors.Is(err, projector.ErrNoState) {
 		return nil, nil
 	}
+	b.at, b.changed = at, changed
 	if err == nil {
-		b.now, _, err = r.state.At()
+		b.seq, _, err = r.state.At()
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &b.note)
@@ -177,7 +177,7 @@ func openBooks(r reading) (*books, error) {
 
 // stands says that every page of the namespace stands at the views' record.
 func (b *books) stands() bool {
-	return b.at == b.now && slices.Contains(b.Namespaces, b.namespace) && (b.Due.IsZero() || b.reading.now.Before(b.Due))
+	return b.at == b.seq && slices.Contains(b.Namespaces, b.namespace) && (b.Due.IsZero() || b.now.Before(b.Due))
 }
 
 // stale are the pages of a listing that may add something else than is kept, and due
@@ -198,7 +198,7 @@ func (b *books) stale(l view.Listing) (pages []projector.Page, due time.Time, er
 			return err
 		}
 		at := max(s.at, b.at)
-		if (s.due.IsZero() || b.reading.now.Before(s.due)) && !b.changed.Since(at, s.marks) {
+		if (s.due.IsZero() || b.now.Before(s.due)) && !b.changed.Since(at, s.marks) {
 			since[key[skip:]], dues[key[skip:]] = at, s.due
 		}
 		return nil
@@ -224,7 +224,7 @@ func sooner(a, b time.Time) time.Time {
 // visit goes through a page for each of the units that are over its listing.
 func (b *books) visit(l view.Listing, page projector.Page, units []unit) (map[string]*sums, standing, error) {
 	traced, trace := b.state.Traced()
-	out, st := map[string]*sums{}, standing{at: b.now}
+	out, st := map[string]*sums{}, standing{at: b.seq}
 	for _, u := range units {
 		if !slices.Contains(u.over, l) {
 			continue
@@ -361,16 +361,16 @@ func KeepScore(namespace string) func(*projector.Keeping) error {
 
 type keeper struct {
 	units     []unit
-	namespace string // empty: all that have
-	least     int64  // records
+	least     int64 // records of a namespace of which something is kept; 0 for the one
+	namespace string
 }
 
 // namespaces are those of which something is kept, in order.
-func (c keeper) namespaces(s *projector.State, only string) (names []string, err error) {
+func (c keeper) namespaces(r reading) (names []string, err error) {
 	if c.least == 0 {
-		return []string{only}, nil
+		return []string{r.namespace}, nil
 	}
-	l, err := s.Ledger()
+	l, err := r.state.Ledger()
 	for name, records := range l.Namespaces {
 		if records >= c.least {
 			names = append(names, name)
@@ -394,10 +394,10 @@ func (c keeper) keep(k *projector.Keeping) error {
 		if b, err = begin(k, r, want); err != nil {
 			return err
 		}
-	} else if b.at == b.now && b.Whole {
+	} else if b.at == b.seq && b.Whole {
 		return nil
 	}
-	if want.Namespaces, err = c.namespaces(k.State, r.namespace); err != nil {
+	if want.Namespaces, err = c.namespaces(r); err != nil {
 		return err
 	}
 	w := writer{k: k, books: b, units: c.units, totals: map[string]*sums{}}
