@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -93,10 +94,10 @@ type Machine struct {
 	seq        ledger.Seq
 	now        time.Time // ledger time
 	hold       *hold
-	preds      map[predKey]*prediction  // not settled yet
-	past       map[predKey]*prediction  // settled, and amendable
-	ages       []*prediction            // those of preds in ledger order, and settled ones not yet let go of
-	done       map[ledger.Hash]struct{} // settledKey of every settled one
+	preds      map[predKey]*prediction // not settled yet
+	past       past                    // settled
+	terms      map[termsKey]*terms     // of those on the shelves
+	ages       []*prediction           // those of preds in ledger order, and settled ones not yet let go of
 	awaiting   map[actionKey]map[*prediction]bool
 	actions    actionLog
 	deadlines  timeQueue
@@ -123,7 +124,7 @@ func NewMachine(cfg MachineConfig) *Machine {
 	}
 	return &Machine{
 		cfg: cfg, registries: make(map[string]*criterion.Registry), segments: memo{from: cfg.Segments},
-		preds: make(map[predKey]*prediction), past: make(map[predKey]*prediction), done: make(map[ledger.Hash]struct{}),
+		preds: make(map[predKey]*prediction), past: past{watching: make(map[int]*prediction)}, terms: make(map[termsKey]*terms),
 		awaiting: make(map[actionKey]map[*prediction]bool), actions: newActionLog(), sources: make(map[string]*source),
 	}
 }
@@ -147,7 +148,7 @@ func (m *Machine) State(principal, predID string) (State, bool) {
 	if p, ok := m.preds[key]; ok {
 		return p.state, true
 	}
-	_, ok := m.done[settledKey(key)]
+	_, ok := m.past.names.find(settledKey(key))
 	return Settled, ok
 }
 
@@ -176,7 +177,7 @@ func (m *Machine) oldest() *prediction {
 // schedule sets p's next deadline; an earlier one is void.
 func (m *Machine) schedule(p *prediction, at time.Time) {
 	p.deadline = at
-	m.deadlines.sweep(len(m.preds)+len(m.past), func(t timed) bool { return t.at.Equal(t.pred.deadline) })
+	m.deadlines.sweep(len(m.preds), func(t timed) bool { return t.at.Equal(t.pred.deadline) })
 	m.deadlines.add(at, p)
 }
 
@@ -231,6 +232,7 @@ func (m *Machine) settle(c cut) error {
 	if m.hold != nil {
 		return nil
 	}
+	m.letGo()
 	for {
 		t, ok := m.deadlines.next(func(at time.Time) bool { return at.Before(m.now) })
 		if !ok {
@@ -386,7 +388,7 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", d.SHA256, err)
 	}
-	touched := make(map[*prediction]bool)
+	touched, late := make(map[*prediction]bool), make(map[int]bool)
 	var buf []byte
 	for i := range samples {
 		by := src.series[samples[i].Signal]
@@ -399,37 +401,43 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 				se.touch(s, touched)
 			}
 			if sh != nil {
-				sh.touch(s, touched)
+				sh.touch(s, m.past.first, late)
 			}
 		})
 	}
-	return m.lookAt(touched, c)
+	return m.lookAt(touched, late, c)
 }
 
-// lookAt evaluates predictions in the order of their records; for those that
-// are on the shelves it loads their evidence again.
-func (m *Machine) lookAt(touched map[*prediction]bool, c cut) error {
-	list := make([]*prediction, 0, len(touched))
+// lookAt evaluates predictions in the order of their records, touched ones and late,
+// which are on the shelves: their evidence is loaded again.
+func (m *Machine) lookAt(touched map[*prediction]bool, late map[int]bool, c cut) error {
+	list := slices.AppendSeq(make([]*prediction, 0, len(touched)+len(late)), maps.Keys(touched))
 	var shelved []*prediction
-	for p := range touched {
-		if p.shelved && !p.remembered() {
-			continue
-		}
-		list = append(list, p)
-		if p.shelved {
+	for n := range late {
+		if p := m.past.get(n); p.remembered() {
+			if err := p.parse(); err != nil {
+				return err
+			}
+			since := p.since
+			p.place(p.window.Start)
+			p.since = since
 			shelved = append(shelved, p)
 		}
 	}
-	slices.SortFunc(list, bySeq)
 	slices.SortFunc(shelved, bySeq)
 	if err := m.loadApart(shelved); err != nil {
 		return err
 	}
+	list = append(list, shelved...)
+	slices.SortFunc(list, bySeq)
 	for _, p := range list {
+		before := p.lastID
 		if err := m.look(p, c); err != nil {
 			return err
 		}
-		p.putBack()
+		if p.lastID != before {
+			m.past.put(p)
+		}
 	}
 	return nil
 }

@@ -301,8 +301,8 @@ func TestSegmentsInOrderAreNotLoadedForSettledPredictions(t *testing.T) {
 	}
 	b.tick(2000 + 8*days)
 	b.fold(m)
-	if len(m.past) != 0 || len(m.order[0].series) != 0 || m.order[0].shelved != 0 || m.order[0].pinned != 0 {
-		t.Errorf("%d past, %d signals, %d shelved, %d pinned after all is over", len(m.past), len(m.order[0].series), m.order[0].shelved, m.order[0].pinned)
+	if m.past.live != 0 || len(m.order[0].series) != 0 || m.order[0].shelved != 0 || m.order[0].pinned != 0 {
+		t.Errorf("%d past, %d signals, %d shelved, %d pinned after all is over", m.past.live, len(m.order[0].series), m.order[0].shelved, m.order[0].pinned)
 	}
 }
 
@@ -482,8 +482,8 @@ func TestDeadSourceKeepsNothing(t *testing.T) {
 	src := m.sources["gpu"]
 	// Those of the last seven days may be amended yet.
 	const amendable = 7*24 + 1
-	if len(m.past) > amendable || len(m.preds) > 1 {
-		t.Errorf("%d open, %d amendable", len(m.preds), len(m.past))
+	if m.past.live > amendable || len(m.preds) > 1 {
+		t.Errorf("%d open, %d amendable", len(m.preds), m.past.live)
 	}
 	for name, n := range map[string]int{
 		"closing": len(src.closing), "pins": len(src.pins), "deadlines": len(m.deadlines), "ages": len(m.ages),
@@ -537,8 +537,8 @@ func TestStreamsAreForgotten(t *testing.T) {
 		}
 	}
 	names, grown := int64(l.made)<<10, heap()-before
-	if len(m.past) < 190 || names < 20<<20 {
-		t.Fatalf("%d settled, names of %d bytes", len(m.past), names)
+	if m.past.live < 190 || names < 20<<20 {
+		t.Fatalf("%d settled, names of %d bytes", m.past.live, names)
 	}
 	if grown > names/4 {
 		t.Errorf("%d bytes are held after names of %d", grown, names)

@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -32,11 +33,26 @@ func reload(t fataler, m *Machine) *Machine {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		t.Fatal(err)
 	}
-	out, err := restoreMachine(m.cfg, s, m.done)
+	settled := pastBytes(t, m)
+	p, err := stateReader{bufio.NewReader(bytes.NewReader(settled)), int64(len(settled))}.past(m.past.names.len(), s.First)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := restoreMachine(m.cfg, s, p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+func pastBytes(t fataler, m *Machine) []byte {
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	m.past.write(w)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 func savedText(t fataler, m *Machine) string {
@@ -44,7 +60,7 @@ func savedText(t fataler, m *Machine) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%s and %d settled", raw, len(m.done))
+	return fmt.Sprintf("%s, %d settled, %d amendable: %q", raw, m.past.names.len(), m.past.live, pastBytes(t, m))
 }
 
 // checkOldest holds the oldest open prediction against a search for it.
@@ -266,7 +282,7 @@ func TestStateIsTrustedOnlyAsFarAsTheLedgerBearsItOut(t *testing.T) {
 		"empty":           {state: func([]byte) []byte { return []byte{} }},
 		"cut off":         {state: func(raw []byte) []byte { return raw[:len(raw)-1] }},
 		"a flipped bit":   {state: func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }},
-		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 2"), []byte("state 3"), 1)) }},
+		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 3"), []byte("state 2"), 1)) }},
 		"an unknown field": {state: func(raw []byte) []byte {
 			return reseal(bytes.Replace(raw, []byte(`"rules"`), []byte(`"later":1,"rules"`), 1))
 		}},
@@ -555,7 +571,8 @@ func FuzzDecodeState(f *testing.F) {
 	}
 	f.Add(raw[len(stateMagic) : len(raw)-sha256.Size])
 	f.Fuzz(func(t *testing.T, body []byte) {
-		st, err := decodeState(reseal(append(append([]byte(stateMagic), body...), make([]byte, sha256.Size)...)))
+		raw := reseal(append(append([]byte(stateMagic), body...), make([]byte, sha256.Size)...))
+		st, err := readState(bytes.NewReader(raw), int64(len(raw)))
 		if err != nil {
 			if !errors.Is(err, errState) {
 				t.Fatal(err)
@@ -563,7 +580,7 @@ func FuzzDecodeState(f *testing.F) {
 			return
 		}
 		cfg := MachineConfig{Registry: testRegistry(t), Segments: m.book, Resolver: events.ResolverIdentity{}}
-		if _, err := restoreMachine(cfg, st.Machine, st.done); err == nil && st.tree.Size() != uint64(st.Machine.Seq) {
+		if _, err := restoreMachine(cfg, st.Machine, st.past); err == nil && st.tree.Size() != uint64(st.Machine.Seq) {
 			t.Fatal("the frontier is of another size")
 		}
 	})

@@ -100,29 +100,50 @@ type WorkList struct {
 // WorkList makes a work list.
 func (m *Machine) WorkList(q WorkQuery) WorkList {
 	out := WorkList{Seq: m.seq, LedgerTime: m.now, Items: []Waiting{}}
-	var list []*prediction
-	from := m.preds
-	if q.Which == WorkUnresolved {
-		from = m.past
-	}
-	for _, p := range from {
-		switch {
-		case p.seq <= q.After,
-			q.Principal != "" && p.key.principal != q.Principal,
-			q.Which == WorkDue && !m.isDue(p),
-			q.Which == WorkUnresolved && p.ruling.verdict != Unresolved:
-			continue
+	var list []listed
+	add := func(seq ledger.Seq, principal string, get func() *prediction) {
+		if seq > q.After && (q.Principal == "" || principal == q.Principal) {
+			list = append(list, listed{seq, get})
 		}
-		list = append(list, p)
 	}
-	slices.SortFunc(list, bySeq)
+	if q.Which == WorkUnresolved {
+		m.past.unresolved(add)
+	} else {
+		for _, p := range m.preds {
+			if q.Which == WorkOpen || m.isDue(p) {
+				add(p.seq, p.key.principal, func() *prediction { return p })
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
 	if out.More = len(list) > q.Limit; out.More {
 		list = list[:q.Limit]
 	}
-	for _, p := range list {
-		out.Items = append(out.Items, m.waiting(p))
+	for _, l := range list {
+		out.Items = append(out.Items, m.waiting(l.get()))
 	}
 	return out
+}
+
+// listed is a prediction of a work list, which is unpacked only if it is shown.
+type listed struct {
+	seq ledger.Seq
+	get func() *prediction
+}
+
+// unresolved calls fn for the predictions without a verdict that may be amended.
+func (p *past) unresolved(fn func(seq ledger.Seq, principal string, get func() *prediction)) {
+	for i, k := range p.list {
+		n := p.first + i
+		get := func() *prediction { return p.get(n) }
+		if w := p.watching[n]; w != nil && w.ruling.verdict == Unresolved {
+			fn(w.seq, w.key.principal, get)
+		} else if k.terms != nil {
+			if g := glanceAt(k.packed); g.verdict == Unresolved {
+				fn(g.seq, g.principal, get)
+			}
+		}
+	}
 }
 
 // isDue says that nothing but the sources keeps p from its verdict.
