@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -408,34 +407,50 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 	return m.lookAt(touched, late, c)
 }
 
+// lookTogether is how many predictions have their evidence loaded again at once, so
+// that telemetry which is late for all of a week does not fill the memory.
+const lookTogether = 1000
+
 // lookAt evaluates predictions in the order of their records, touched ones and late,
 // which are on the shelves: their evidence is loaded again.
 func (m *Machine) lookAt(touched map[*prediction]bool, late map[int]bool, c cut) error {
-	list := slices.AppendSeq(make([]*prediction, 0, len(touched)+len(late)), maps.Keys(touched))
-	var shelved []*prediction
+	type ref struct {
+		seq ledger.Seq
+		p   *prediction // nil on the shelves
+		nth int
+	}
+	list := make([]ref, 0, len(touched)+len(late))
+	for p := range touched {
+		list = append(list, ref{p.seq, p, 0})
+	}
 	for n := range late {
-		if p := m.past.get(n); p.remembered() {
-			if err := p.parse(); err != nil {
-				return err
+		list = append(list, ref{m.past.glance(n).seq, nil, n})
+	}
+	slices.SortFunc(list, func(a, b ref) int { return cmp.Compare(a.seq, b.seq) })
+	for refs := range slices.Chunk(list, lookTogether) {
+		var ready, apart []*prediction
+		for _, r := range refs {
+			p := r.p
+			if p == nil {
+				if p = m.past.get(r.nth); !p.remembered() {
+					continue
+				}
+				if err := p.reopen(); err != nil {
+					return err
+				}
+				apart = append(apart, p)
 			}
-			since := p.since
-			p.place(p.window.Start)
-			p.since = since
-			shelved = append(shelved, p)
+			ready = append(ready, p)
 		}
-	}
-	slices.SortFunc(shelved, bySeq)
-	if err := m.loadApart(shelved); err != nil {
-		return err
-	}
-	list = append(list, shelved...)
-	slices.SortFunc(list, bySeq)
-	for _, p := range list {
-		before := p.lastID
-		if err := m.look(p, c); err != nil {
+		if err := m.loadApart(apart); err != nil {
 			return err
 		}
-		if p.lastID != before {
+		for _, p := range ready {
+			if err := m.look(p, c); err != nil {
+				return err
+			}
+		}
+		for _, p := range apart {
 			m.past.put(p)
 		}
 	}

@@ -63,7 +63,7 @@ type weighed struct {
 	empty float64
 }
 
-func newWeighed(b *testing.B) *weighed {
+func newWeighed(b testing.TB) *weighed {
 	w := &weighed{book: newBook(b)}
 	w.m = machineOf(w.book, testRegistry(b))
 	w.tick(0)

@@ -100,6 +100,9 @@ func (p *past) get(n int) *prediction {
 	return out
 }
 
+// glance is what get begins with, of one on the shelves.
+func (p *past) glance(n int) glance { return glanceAt(p.list[n-p.first].packed) }
+
 // put keeps what became of a prediction that get made.
 func (p *past) put(q *prediction) {
 	if q.shelved {
@@ -159,7 +162,7 @@ func (m *Machine) letGo() {
 			p.release()
 			p.clear()
 			past.live--
-		case k.terms != nil && glanceAt(k.packed).deadline.Before(m.now):
+		case k.terms != nil && past.glance(n).deadline.Before(m.now):
 			m.unshelve(n, k.terms)
 			past.live--
 		case p != nil || k.terms != nil:
@@ -376,6 +379,18 @@ func (src *source) outlive(n int) {
 	for len(src.needs) > 0 && src.needs[0].nth <= n {
 		src.needs = src.needs[1:]
 	}
+}
+
+// reopen makes of an unpacked prediction again what it was before it was shelved, but
+// for its series.
+func (p *prediction) reopen() error {
+	since := p.since // which may be later than what place says: the sources had forgotten more
+	if err := p.parse(); err != nil {
+		return err
+	}
+	p.place(p.window.Start)
+	p.since = since
+	return nil
 }
 
 // loadApart loads again what parsed predictions rest on, each segment once, into

@@ -273,8 +273,11 @@ func readState(from io.Reader, size int64) (*savedState, error) {
 	if st.past, err = r.past(st.Settled, st.Machine.First); err != nil {
 		return nil, short(err)
 	}
-	if n, err := io.Copy(io.Discard, r); err != nil || n > 0 {
-		return nil, fmt.Errorf("%w: %d bytes too many: %w", errState, n, err)
+	switch n, err := io.Copy(io.Discard, r); {
+	case err != nil:
+		return nil, err
+	case n > 0:
+		return nil, fmt.Errorf("%w: %d bytes too many", errState, n)
 	}
 	var want [sha256.Size]byte
 	if _, err := io.ReadFull(from, want[:]); err != nil {

@@ -556,14 +556,18 @@ func TestServiceWithoutStatePublishesTogether(t *testing.T) {
 	}
 }
 
-func FuzzDecodeState(f *testing.F) {
-	m := newMemory(f)
+func FuzzReadState(f *testing.F) {
+	m, blobs := newMemory(f), make(memoryBlobs)
 	m.book.predict(0, "p", low)
 	m.book.predict(0, "q", strings.Replace(low, `"level"`, `"nothing"`, 1))
+	m.book.predict(0, "r", strings.Replace(low, `"1m"`, `"5s"`, 1))
+	m.book.seal(11, 10, ticks(1, 5, 1)...) // r is settled
+	copyBlobs(f, m.book, blobs)
 	m.sign()
 	path := filepath.Join(f.TempDir(), "state")
-	if ok, err := stateOf(f, m, make(memoryBlobs), testRegistry(f), path).Advance(f.Context()); !ok || err != nil {
-		f.Fatal(ok, err)
+	s := stateOf(f, m, blobs, testRegistry(f), path)
+	if ok, err := s.Advance(f.Context()); !ok || err != nil || s.machine.past.live != 1 {
+		f.Fatal(ok, err, s.machine.past.live)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -584,4 +588,45 @@ func FuzzDecodeState(f *testing.F) {
 			t.Fatal("the frontier is of another size")
 		}
 	})
+}
+
+// Settled predictions that are not those which were saved are refused.
+func TestRestoreRefusesOtherSettled(t *testing.T) {
+	b := newBook(t)
+	b.predict(0, "p", low)
+	b.predict(0, "q", strings.Replace(low, `"1m"`, `"50s"`, 1))
+	b.predict(0, "watching", strings.Replace(low, `"1m"`, `"1h"`, 1))
+	b.seal(66, 65, append(ticks(5, 60, 1), sample("level", 64, 99))...)
+	m := machineOf(b, testRegistry(t))
+	b.fold(m)
+	if len(m.past.list) != 3 || len(m.past.watching) != 1 || len(m.terms) != 2 {
+		t.Fatalf("%d settled, %d watching, %d terms", len(m.past.list), len(m.past.watching), len(m.terms))
+	}
+	for name, tc := range map[string]struct {
+		change func(s *savedMachine, p *savedPast)
+		want   bool
+	}{
+		"as they were":                   {func(*savedMachine, *savedPast) {}, true},
+		"of another name":                {func(_ *savedMachine, p *savedPast) { p.names.at(2).key[0] ^= 1 }, false},
+		"cut off":                        {func(_ *savedMachine, p *savedPast) { p.list[1].packed = p.list[1].packed[:80] }, false},
+		"in each other's place":          {func(_ *savedMachine, p *savedPast) { p.list[1], p.list[2] = p.list[2], p.list[1] }, false},
+		"with terms that no lint passes": {func(_ *savedMachine, p *savedPast) { p.terms[0].raw = strings.Replace(low, "level", "nothing", 1) }, false},
+		"with the same terms twice":      {func(_ *savedMachine, p *savedPast) { p.terms[1].raw = p.terms[0].raw }, false},
+		"by another registry":            {func(_ *savedMachine, p *savedPast) { p.terms[0].registry[0] ^= 1 }, false},
+		"watching in another's place":    {func(s *savedMachine, _ *savedPast) { s.Past[0].Settled.Nth = 1 }, false},
+		"watching beyond all":            {func(s *savedMachine, _ *savedPast) { s.Past[0].Settled.Nth = 3 }, false},
+		"watching before all":            {func(s *savedMachine, _ *savedPast) { s.Past[0].Settled.Nth = -1 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, settled := m.save(), pastBytes(t, m)
+			p, err := stateReader{bufio.NewReader(bytes.NewReader(settled)), int64(len(settled))}.past(3, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.change(&s, p)
+			if _, err := restoreMachine(m.cfg, s, p); (err == nil) != tc.want {
+				t.Errorf("%v, want it taken: %v", err, tc.want)
+			}
+		})
+	}
 }
