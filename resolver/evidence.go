@@ -79,16 +79,9 @@ type source struct {
 	proving   timeQueue // the same for baselines
 	pins      timeQueue // since when predictions that hold series may need segments
 	pinned    int       // predictions among them that still may
-	needs     []need    // since when those on its shelves may, by number; never earlier than one before
+	needs     needQueue // since when those on its shelves may
 	shelved   int       // predictions that are on its shelves
-	shelfEnd  time.Time // every shelved prediction of this source rests on earlier samples
-}
-
-// need is since when a settled prediction may need segments, those with lower
-// numbers included.
-type need struct {
-	since stamp
-	nth   int
+	shelfEnd  stamp     // every shelved prediction of this source rests on earlier samples
 }
 
 // bySignal is what is kept of one signal: watched series, and settled

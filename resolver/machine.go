@@ -85,7 +85,7 @@ type Emission struct {
 // A prediction that is settled stays for a while. Until its window has closed
 // it keeps the series that it watches, so that an early verdict is looked at
 // once more with all that the window held; then, until events.AmendableFor has passed,
-// only its place on the shelves of its series, where late samples find it.
+// it is packed and has a place on the shelves of its series, where late samples find it.
 type Machine struct {
 	cfg        MachineConfig
 	registries map[string]*criterion.Registry // those that predictions pinned beside cfg's, by hash
@@ -380,7 +380,7 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 	if d.Earliest != nil && earliest.Before(m.now.Add(-events.AmendableFor)) {
 		m.tooLate++
 	}
-	if src.watched == 0 && (src.shelved == 0 || !seg.earliest.Before(src.shelfEnd)) {
+	if src.watched == 0 && (src.shelved == 0 || stampOf(seg.earliest) >= src.shelfEnd) {
 		return nil
 	}
 	samples, err := m.segments.Load(d.SHA256)
@@ -414,11 +414,6 @@ const lookTogether = 1000
 // lookAt evaluates predictions in the order of their records, touched ones and late,
 // which are on the shelves: their evidence is loaded again.
 func (m *Machine) lookAt(touched map[*prediction]bool, late map[int]bool, c cut) error {
-	type ref struct {
-		seq ledger.Seq
-		p   *prediction // nil on the shelves
-		nth int
-	}
 	list := make([]ref, 0, len(touched)+len(late))
 	for p := range touched {
 		list = append(list, ref{p.seq, p, 0})
@@ -426,7 +421,7 @@ func (m *Machine) lookAt(touched map[*prediction]bool, late map[int]bool, c cut)
 	for n := range late {
 		list = append(list, ref{m.past.glance(n).seq, nil, n})
 	}
-	slices.SortFunc(list, func(a, b ref) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(list, ref.compare)
 	for refs := range slices.Chunk(list, lookTogether) {
 		var ready, apart []*prediction
 		for _, r := range refs {

@@ -1,6 +1,8 @@
 package resolver
 
 import (
+	"cmp"
+	"container/heap"
 	"math"
 	"slices"
 	"sort"
@@ -102,6 +104,15 @@ func (p *past) get(n int) *prediction {
 
 // glance is what get begins with, of one on the shelves.
 func (p *past) glance(n int) glance { return glanceAt(p.list[n-p.first].packed) }
+
+// ref names a prediction without unpacking it.
+type ref struct {
+	seq ledger.Seq
+	p   *prediction // nil on the shelves
+	nth int         // there
+}
+
+func (r ref) compare(other ref) int { return cmp.Compare(r.seq, other.seq) }
 
 // put keeps what became of a prediction that get made.
 func (p *past) put(q *prediction) {
@@ -292,7 +303,7 @@ func (sh *shelf) touch(s *criterion.Sample, first int, late map[int]bool) {
 func (m *Machine) shelve(p *prediction) {
 	t := m.termsOf(p)
 	m.past.list[p.nth-m.past.first] = kept{p.pack(), t}
-	m.putOnShelves(p, t)
+	m.putOnShelves(placed{stampOf(p.since), stampOf(p.until), p.nth}, t)
 	delete(m.past.watching, p.nth)
 	p.unpin()
 	p.release()
@@ -300,17 +311,15 @@ func (m *Machine) shelve(p *prediction) {
 }
 
 // putOnShelves gives a settled prediction its places on those of its terms.
-func (m *Machine) putOnShelves(p *prediction, t *terms) {
+func (m *Machine) putOnShelves(e placed, t *terms) {
 	t.held++
 	for _, sh := range t.shelves {
-		sh.put(placed{stampOf(p.since), stampOf(p.until), p.nth}, m.past.first)
+		sh.put(e, m.past.first)
 	}
 	for _, src := range t.sources {
 		src.shelved++
-		src.need(p.nth, p.since)
-		if p.until.After(src.shelfEnd) {
-			src.shelfEnd = p.until
-		}
+		src.need(e, m.past.first)
+		src.shelfEnd = max(src.shelfEnd, e.until)
 	}
 }
 
@@ -360,24 +369,19 @@ func (m *Machine) findShelves(t *terms, p *prediction) {
 }
 
 // need makes the source remember its segments as long as a settled prediction may
-// need them.
-func (src *source) need(n int, since time.Time) {
-	at := stampOf(since)
-	i := sort.Search(len(src.needs), func(i int) bool { return src.needs[i].nth > n })
-	if i < len(src.needs) && src.needs[i].since <= at {
-		return // one that is let go of later needs as much
+// need them; those before first are let go of.
+func (src *source) need(e placed, first int) {
+	if len(src.needs) > 2*src.shelved+minSweep {
+		src.needs = slices.DeleteFunc(src.needs, func(e need) bool { return e.nth < first })
+		heap.Init(&src.needs)
 	}
-	j := i
-	for j > 0 && src.needs[j-1].since >= at {
-		j--
-	}
-	src.needs = slices.Replace(src.needs, j, i, need{at, n})
+	heap.Push(&src.needs, need{e.since, e.nth})
 }
 
 // outlive ends the needs of the settled predictions up to the n-th.
 func (src *source) outlive(n int) {
 	for len(src.needs) > 0 && src.needs[0].nth <= n {
-		src.needs = src.needs[1:]
+		heap.Pop(&src.needs)
 	}
 }
 

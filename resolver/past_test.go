@@ -559,11 +559,15 @@ func TestNeeds(t *testing.T) {
 				waiting = waiting[1:]
 				if n >= first {
 					needed[n] = at(float64(rapid.IntRange(-5, 5).Draw(t, "since")))
-					src.need(n, needed[n])
+					src.need(placed{since: stampOf(needed[n]), nth: n}, first)
+					src.shelved++
 				}
 			} else {
-				src.outlive(first)
-				delete(needed, first)
+				if _, ok := needed[first]; ok {
+					src.shelved--
+					src.outlive(first)
+					delete(needed, first)
+				}
 				first++
 			}
 			var want time.Time

@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -235,6 +236,7 @@ func (m *Machine) restorePast(s *savedPast) error {
 		m.findShelves(t.terms, p)
 		clauses[t.terms] = len(p.watches)
 	}
+	var shelved []placed // by until, so that each has its place behind those before
 	for i, k := range s.list {
 		if k.terms == nil {
 			continue
@@ -244,10 +246,13 @@ func (m *Machine) restorePast(s *savedPast) error {
 		if !ok || settledKey(p.key) != s.names.at(n).key || len(p.knownTo) != clauses[k.terms] {
 			return fmt.Errorf("%w: settled prediction %d is not what was packed", ErrCorrupt, n)
 		}
-		p.nth = n
-		m.putOnShelves(p, k.terms)
-		m.past.live++
+		shelved = append(shelved, placed{stampOf(p.since), stampOf(p.until), n})
 	}
+	slices.SortStableFunc(shelved, func(a, b placed) int { return cmp.Compare(a.until, b.until) })
+	for _, e := range shelved {
+		m.putOnShelves(e, s.list[e.nth-s.first].terms)
+	}
+	m.past.live = len(shelved)
 	return nil
 }
 

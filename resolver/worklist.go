@@ -100,10 +100,10 @@ type WorkList struct {
 // WorkList makes a work list.
 func (m *Machine) WorkList(q WorkQuery) WorkList {
 	out := WorkList{Seq: m.seq, LedgerTime: m.now, Items: []Waiting{}}
-	var list []listed
-	add := func(seq ledger.Seq, principal string, get func() *prediction) {
-		if seq > q.After && (q.Principal == "" || principal == q.Principal) {
-			list = append(list, listed{seq, get})
+	var list []ref
+	add := func(r ref, principal string) {
+		if r.seq > q.After && (q.Principal == "" || principal == q.Principal) {
+			list = append(list, r)
 		}
 	}
 	if q.Which == WorkUnresolved {
@@ -111,36 +111,33 @@ func (m *Machine) WorkList(q WorkQuery) WorkList {
 	} else {
 		for _, p := range m.preds {
 			if q.Which == WorkOpen || m.isDue(p) {
-				add(p.seq, p.key.principal, func() *prediction { return p })
+				add(ref{p.seq, p, 0}, p.key.principal)
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b listed) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(list, ref.compare)
 	if out.More = len(list) > q.Limit; out.More {
 		list = list[:q.Limit]
 	}
-	for _, l := range list {
-		out.Items = append(out.Items, m.waiting(l.get()))
+	for _, r := range list {
+		p := r.p
+		if p == nil {
+			p = m.past.get(r.nth)
+		}
+		out.Items = append(out.Items, m.waiting(p))
 	}
 	return out
 }
 
-// listed is a prediction of a work list, which is unpacked only if it is shown.
-type listed struct {
-	seq ledger.Seq
-	get func() *prediction
-}
-
 // unresolved calls fn for the predictions without a verdict that may be amended.
-func (p *past) unresolved(fn func(seq ledger.Seq, principal string, get func() *prediction)) {
+func (p *past) unresolved(fn func(r ref, principal string)) {
 	for i, k := range p.list {
 		n := p.first + i
-		get := func() *prediction { return p.get(n) }
 		if w := p.watching[n]; w != nil && w.ruling.verdict == Unresolved {
-			fn(w.seq, w.key.principal, get)
+			fn(ref{w.seq, w, 0}, w.key.principal)
 		} else if k.terms != nil {
-			if g := glanceAt(k.packed); g.verdict == Unresolved {
-				fn(g.seq, g.principal, get)
+			if g := p.glance(n); g.verdict == Unresolved {
+				fn(ref{g.seq, nil, n}, g.principal)
 			}
 		}
 	}
