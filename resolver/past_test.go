@@ -641,3 +641,19 @@ func TestSettledTakesLittle(t *testing.T) {
 		t.Errorf("one past amending takes %.0f bytes, want 64 at most", got)
 	}
 }
+
+// Stamps are ordered as their times, however far those lie.
+func TestStamp(t *testing.T) {
+	for _, year := range []int{1, 1677, 1678, 1970, 2026, 2261, 2263, 9999} {
+		tm := time.Date(year, 6, 1, 0, 0, 0, 7, time.UTC)
+		if exact := stampOf(tm).time().Equal(tm); exact != (year >= 1678 && year < 2262) {
+			t.Errorf("year %d: exact %v", year, exact)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := genTime().Draw(t, "a"), genTime().Draw(t, "b")
+		if a.Before(b) && stampOf(a) > stampOf(b) {
+			t.Fatalf("%v is before %v, and %d after %d", a, b, stampOf(a), stampOf(b))
+		}
+	})
+}
