@@ -2,7 +2,6 @@ package resolver
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,8 +67,8 @@ func (o *outbox) wait() error {
 // publish puts an emission among those that are sent together, unless the ledger
 // has it.
 func (s *Service) publish(e Emission) {
-	if old, ok := s.news.stored[uuidOf(e.ID)]; ok {
-		if old != sha256.Sum256(e.Event) {
+	if old, ok := s.news.find(e.ID); ok {
+		if old.sum != sumOf(e.Event) {
 			s.differs(e)
 		}
 		return

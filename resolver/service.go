@@ -152,7 +152,7 @@ func (s *Service) Stats() Stats {
 func (s *Service) note() {
 	m := s.machine
 	st := Stats{
-		LedgerTime: m.now, Open: len(m.preds), Amendable: len(m.past), TooLate: m.tooLate, Watermarks: make(map[string]time.Time, len(m.order)),
+		LedgerTime: m.now, Open: len(m.preds), Amendable: m.past.live, TooLate: m.tooLate, Watermarks: make(map[string]time.Time, len(m.order)),
 	}
 	if p := m.oldest(); p != nil {
 		st.Oldest = p.recordedAt
