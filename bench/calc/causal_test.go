@@ -104,6 +104,21 @@ func TestCausalErrors(t *testing.T) {
 	}
 }
 
+// In what order variables are listed makes no difference, not in the last bit.
+func TestListingOrder(t *testing.T) {
+	const head, tail = `{"op":"posterior","target":"C","evidence":{"A":"t"},"network":{`, `}}`
+	variables, cpts := `"variables":{%s}`, `"cpts":{%s}`
+	a, b, c := `"A":["t","f"]`, `"B":["t","f"]`, `"C":["t","f"]`
+	pa, pb, pc := `"A":{"parents":["B"],"rows":[[0.1,0.9],[0.7,0.3]]}`, `"B":{"rows":[[0.3,0.7]]}`, `"C":{"parents":["A","B"],"rows":[[0.1,0.9],[0.2,0.8],[0.3,0.7],[0.6,0.4]]}`
+	list := func(parts ...string) string { return strings.Join(parts, ",") }
+	one := head + fmt.Sprintf(variables, list(a, b, c)) + "," + fmt.Sprintf(cpts, list(pa, pb, pc)) + tail
+	other := head + fmt.Sprintf(cpts, list(pc, pa, pb)) + "," + fmt.Sprintf(variables, list(c, b, a)) + tail
+	x, y := Answer([]byte(one), DefaultLimits), Answer([]byte(other), DefaultLimits)
+	if string(x) != string(y) || !strings.Contains(string(x), `"ok":true`) {
+		t.Errorf("%s\n%s", x, y)
+	}
+}
+
 // The cost of a question about a network is known before any work.
 func TestCausalCost(t *testing.T) {
 	// Thirty binary variables, each a child of all of the first 12.

@@ -87,6 +87,19 @@ func Impossible() *Fault {
 	return &Fault{ZeroProbability, nil, "the condition has probability 0"}
 }
 
+// Repeated is the place of the first name in a list that stood there before; ok is
+// false where there is none.
+func Repeated(names []string) (i int, ok bool) {
+	seen := make(map[string]bool, len(names))
+	for i, name := range names {
+		if seen[name] {
+			return i, true
+		}
+		seen[name] = true
+	}
+	return 0, false
+}
+
 // Slack is how far probabilities may be from adding to 1: what printing with six
 // digits loses.
 const Slack = 1e-5
