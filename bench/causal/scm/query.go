@@ -113,7 +113,7 @@ func (inf *Inference) Run() (float64, error) {
 		return 0, causal.Impossible()
 	}
 	over, overExp := inf.over.run()
-	return math.Ldexp(over/under, overExp-exp), nil
+	return min(math.Ldexp(over/under, overExp-exp), 1), nil // rounded, it may be a little more
 }
 
 // Prepare checks and plans a query. Its errors are a *causal.Fault, with places in
