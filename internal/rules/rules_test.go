@@ -40,7 +40,8 @@ var rooms = map[string][]string{
 	"internal/stats":      {},
 	"cmd":                 {"*"},
 	"bench":               {"*"},
-	"bench/calc":          {"internal/stats"},
+	"bench/calc":          {"bench/causal", "internal/stats"},
+	"bench/causal":        {},
 }
 
 // libraries names those who may import a library directly.
