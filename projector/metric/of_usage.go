@@ -44,7 +44,7 @@ var usageMetrics = []Metric{
 	{
 		Name:      "tool_calls",
 		Question:  "How many tool calls were made?",
-		Numerator: "tool calls, each id once, failed and repeated ones included",
+		Numerator: "tool calls, each id of an episode once, failed and repeated ones included",
 		Groups:    "tool",
 		Kind:      Guardrail, Form: FormCount, Unit: "calls",
 		Exclusions: imported + "; calls that were denied",
@@ -91,7 +91,7 @@ var usageMetrics = []Metric{
 	{
 		Name:        "capture_coverage",
 		Question:    "How many of the tool calls did the dispatcher see itself?",
-		Numerator:   "of those, calls that the dispatcher recorded",
+		Numerator:   "of those, calls that the dispatcher recorded, itself or from a client's hook or telemetry",
 		Denominator: "tool calls that the dispatcher or the agent told of",
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: "a call that nobody told of is not known",

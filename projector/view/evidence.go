@@ -92,12 +92,14 @@ func EvidenceOf(s *projector.State, c *Claim) ([]EvidenceUse, error) {
 
 // look finds the deliveries in a namespace before a record.
 func (u *EvidenceUse) look(s *projector.State, namespace string, before ledger.Seq) error {
-	t, err := GetToolCall(s, namespace, u.EvidenceID)
-	if err == nil && t.Observed != nil && t.Observed.Seq < before {
-		u.DeliveredSeq = t.Observed.Seq
-	}
-	if err != nil && !errors.Is(err, kv.ErrNotFound) {
+	calls, err := callsOf(s, namespace, u.EvidenceID)
+	if err != nil {
 		return err
+	}
+	for _, t := range calls {
+		if seq := t.FirstObserved; seq > 0 && seq < before && (u.DeliveredSeq == 0 || seq < u.DeliveredSeq) {
+			u.DeliveredSeq = seq
+		}
 	}
 	seq, err := deliveredAt(s, key(deliveryKind, namespace, u.EvidenceID), before)
 	if err != nil {

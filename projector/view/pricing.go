@@ -2,12 +2,17 @@ package view
 
 import "assay/projector"
 
-// PriceList is every price of the ledger.
+// PriceList is every price of the ledger that was not imported.
 type PriceList []Price
 
 // ReadPrices reads the price list.
 func ReadPrices(s *projector.State) (all PriceList, err error) {
-	err = ListPrices(s, func(p *Price) error { all = append(all, *p); return nil })
+	err = ListPrices(s, func(p *Price) error {
+		if !p.Imported {
+			all = append(all, *p)
+		}
+		return nil
+	})
 	return all, err
 }
 
