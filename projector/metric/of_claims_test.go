@@ -247,6 +247,41 @@ var claimByHand = []byHand{
 		metric: "collateral_retractions", name: "imported", build: importedClaim, want: "null (0/0) imported 1", rows: "4e c1",
 	},
 	{
+		// c1 is asserted and refuted, c2 was let go, c3 did not hold at last, and c4 did.
+		metric: "stale_beliefs",
+		build: func(b book) {
+			b.claim("c1", "asserted")
+			b.promise("p1", "c1", 0.9, "refuted") // 2, 3
+			b.claim("c2", "asserted")
+			b.promise("p2", "c2", 0.9, "refuted")
+			b.revise("c2", "asserted", "retracted")
+			b.claim("c3", "asserted") // 8
+			b.recheck("c3", "refuted")
+			b.claim("c4", "asserted") // 10
+			b.recheck("c4", "refuted")
+			b.recheck("c4", "confirmed")
+		},
+		want: "0.666667 (2/3)", rows: "1d c1, 3n c1, 8d c3, 9n c3, 10d c4",
+	},
+	{
+		// e1 and e2 are copies of one report, e3 is another; e4 came only later, and c4
+		// cites one piece.
+		metric: "source_duplication",
+		build: func(b book) {
+			deliver := func(id string, content int) {
+				b.Put(dispatcher, prod, &events.EvidenceDelivered{EvidenceID: id, SourceID: "s", SHA256: sha(content)})
+			}
+			deliver("e1", 1)
+			deliver("e2", 1)
+			deliver("e3", 3)
+			for i, cited := range [][]string{{"e1", "e2"}, {"e1", "e3"}, {"e1", "e4"}, {"e1", "e1"}} {
+				b.claim(fmt.Sprint("c", i+1), "asserted", func(d *events.ClaimRecorded) { d.EvidenceIDs = cited }) // 4, …
+			}
+			deliver("e4", 1)
+		},
+		want: "0.5 (1/2) unknown content 1", rows: "4d c1, 4n c1, 5d c2, 6e c3",
+	},
+	{
 		// c1 was confirmed and is retracted all the same; c2 was refuted, c3 never
 		// settled, and c4 confirmed only afterwards.
 		metric: "collateral_retractions",

@@ -114,6 +114,19 @@ func (u *EvidenceUse) look(s *projector.State, namespace string, before ledger.S
 	return err
 }
 
+// ContentsOf are the hashes of the contents in which a piece of evidence had been
+// delivered before a record.
+func ContentsOf(s *projector.State, namespace, evidenceID string, before ledger.Seq) (hashes []string, err error) {
+	start := prefix(contentKind, namespace, evidenceID)
+	err = projector.Scan(s, Claims, start, "", func(k string, d *delivery) error {
+		if d.Seq < before {
+			hashes = append(hashes, unescaper.Replace(k[len(start):]))
+		}
+		return nil
+	})
+	return hashes, err
+}
+
 // deliveredAt is the record under a key if it is before another, else 0.
 func deliveredAt(s *projector.State, k string, before ledger.Seq) (ledger.Seq, error) {
 	d, err := projector.Load[delivery](s, Claims, k)

@@ -23,5 +23,11 @@ func (l PriceList) Cost(u *Spent) *int64 { return priceOf(l, u).cost(&u.Usage) }
 // ChargedNanoUSD is what the usage was reported to cost, in billionths of a dollar.
 func (u *Usage) ChargedNanoUSD() *int64 { return fixed(u.CostUSD, nanoPerUSD) }
 
+// CPUUS and GPUUS are the usage's times of computation in microseconds.
+func (u *Spent) CPUUS() *int64 { return fixed(u.CPUSeconds, 1e6) }
+
+// GPUUS is described with CPUUS.
+func (u *Spent) GPUUS() *int64 { return fixed(u.GPUSeconds, 1e6) }
+
 // LatencyUS is the usage's latency in microseconds.
 func (u *Usage) LatencyUS() *int64 { return fixed(u.LatencyMS, 1e3) }

@@ -381,8 +381,8 @@ func (e *EpisodeUsage) add(u *Spent, priced *int64) {
 	e.Attempts.Add(u.Attempts)
 	e.LedgerWrites.Add(u.LedgerWrites)
 	e.LatencyUS.Add(u.Usage.LatencyUS())
-	e.CPUUS.Add(fixed(u.CPUSeconds, 1e6))
-	e.GPUUS.Add(fixed(u.GPUSeconds, 1e6))
+	e.CPUUS.Add(u.CPUUS())
+	e.GPUUS.Add(u.GPUUS())
 	e.ChargedNanoUSD.Add(u.Usage.ChargedNanoUSD())
 	e.PricedNanoUSD.Add(priced)
 }
