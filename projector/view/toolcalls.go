@@ -32,6 +32,8 @@ type ToolCall struct {
 	FirstObserved ledger.Seq `json:"first_observed_seq"`
 	SeenBy        []Sighting `json:"seen_by"` // the first record of each witness, the best first
 	Repeats       int64      `json:"repeats"` // further records of one of them; without effect
+	// Elsewhere counts, at the first call of an id, the calls of it in other episodes.
+	Elsewhere int64 `json:"elsewhere"`
 }
 
 // Sighting is the first record that a witness made of something.
@@ -127,11 +129,16 @@ func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
 	if !observer(r) && r.Role() != roleAgent {
 		return ErrRole
 	}
-	slot := key(callKind, r.Namespace, d.ToolCallID)
-	if first, ok := projector.View[ToolCall](b, slot); ok && !sameEpisode(first.EpisodeID, r.Event.EpisodeID) {
+	first := key(callKind, r.Namespace, d.ToolCallID)
+	slot := first
+	if t, ok := projector.View[ToolCall](b, first); ok && !sameEpisode(t.EpisodeID, r.Event.EpisodeID) {
 		slot = key(callKind, r.Namespace, d.ToolCallID, r.Event.EpisodeID)
 	}
 	t, ok := projector.Edit[ToolCall](b, slot)
+	if !ok && slot != first {
+		f, _ := projector.Edit[ToolCall](b, first)
+		f.Elsewhere++
+	}
 	if !ok {
 		t.Namespace, t.EpisodeID, t.ToolCallID = r.Namespace, r.Event.EpisodeID, d.ToolCallID
 		t.FirstSeq, t.Join = r.Seq, JoinExact
@@ -223,6 +230,9 @@ func callsOf(s *projector.State, namespace, toolCallID string) ([]ToolCall, erro
 	}
 	if err != nil {
 		return nil, err
+	}
+	if first.Elsewhere == 0 {
+		return []ToolCall{*first}, nil
 	}
 	others, err := all[ToolCall](s, ToolCalls, callKind, namespace, toolCallID)
 	return append([]ToolCall{*first}, others...), err
