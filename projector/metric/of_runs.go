@@ -84,6 +84,48 @@ var runMetrics = []Metric{
 		},
 	},
 	{
+		Name:        "answer_coverage",
+		Question:    "How much of what it is asked does an arm answer?",
+		Numerator:   "of those, responses that are an answer, or say that there is none to be had (answer, not_identifiable)",
+		Denominator: "responses, each repetition of a case once",
+		Groups:      ofArms, Apart: true,
+		Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Exclusions: leftOutOf,
+		Source:     "C8 7.3: a rate that improves by saying less",
+		count: func(p *pass) error {
+			return p.trials(func(t *trial) error {
+				a := t.response.Answer
+				return t.putIf(a != nil && (a.Kind == "answer" || a.Kind == "not_identifiable"))
+			})
+		},
+	},
+	{
+		Name:        "sandbox_success",
+		Question:    "How many incidents replayed in the sandbox ended well?",
+		Numerator:   "of those, episodes that ended well",
+		Denominator: "episodes of the sandbox of which that was recorded",
+		Groups:      "arm", Apart: true,
+		Kind: Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Missing: leftOut + "; the sandbox is one namespace: it is read whatever namespace is asked for",
+		Source:  "C9 Weekly report, Diagnosis and repair",
+		count: func(p *pass) error {
+			return view.ListEpisodeReports(p.state, "sandbox", func(v *view.EpisodeReport) error {
+				if v.ToolCallID != nil {
+					return nil
+				}
+				arm := "no arm"
+				if v.Report.Arm != nil {
+					arm = *v.Report.Arm
+				}
+				it, ok, err := p.item(v.EpisodeID, arm, events.TypeEpisodeRecorded, v.Seq)
+				if !ok {
+					return err
+				}
+				return it.putKnown(v.Report.Success, "outcome")
+			})
+		},
+	},
+	{
 		Name:        "undelivered_answer_citations",
 		Question:    "How much of the evidence that answers cite had nobody put before the agent?",
 		Numerator:   "of those, pieces that were not delivered",

@@ -5,6 +5,7 @@ import (
 
 	"assay/events"
 	"assay/ledger"
+	"assay/projector/ledgertest"
 )
 
 const (
@@ -114,6 +115,37 @@ var runByHand = []byHand{
 			b.respond("r", "d2", 0)
 		},
 		want: "null (1/3)", groups: "A2, dev 0.333333 (1/3)", rows: "2d d1, 2n d1, 4d d1, 5d d2",
+	},
+	{
+		// d1 answers, d2 says that nothing can; d3 asks for more, and d4 was malformed.
+		metric: "answer_coverage",
+		build: func(b book) {
+			b.run("r", "A2", "dev")
+			for i, kind := range []string{"answer", "not_identifiable", "need_info", ""} {
+				b.respond("r", fmt.Sprint("d", i+1), 0, func(d *events.ResponseRecorded) {
+					if kind != "" {
+						d.Answer = &events.Answer{Kind: kind}
+					}
+				})
+			}
+		},
+		want: "null (2/4)", groups: "A2, dev 0.5 (2/4)", rows: "2d d1, 2n d1, 3d d2, 3n d2, 4d d3, 5d d4",
+	},
+	{
+		// Of e3 nobody says how it ended; e4 was in a benchmark, and of e1 one call is no
+		// episode.
+		metric: "sandbox_success",
+		build: func(b book) {
+			ended := func(ns, episode string, well *bool, call *string) {
+				b.Put(harness, ns, &events.EpisodeRecorded{Context: events.Context{ToolCallID: call}, Success: well}, ledgertest.Episode(episode))
+			}
+			ended("sandbox", "e1", ptr(true), nil)
+			ended("sandbox", "e1", ptr(true), ptr("t"))
+			ended("sandbox", "e2", ptr(false), nil)
+			ended("sandbox", "e3", nil, nil)
+			ended(bench, "e4", ptr(true), nil)
+		},
+		want: "null (1/2) unknown outcome 1", groups: "no arm 0.5 (1/2) unknown outcome 1", rows: "1d e1, 1n e1, 3d e2, 4e e3",
 	},
 	{
 		metric: "undelivered_answer_citations",
