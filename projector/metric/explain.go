@@ -124,7 +124,14 @@ func Explain(s *projector.State, name, namespace string, o Options, fn func(Reco
 	}
 	out.Number, out.Why, out.Groups = m.number(&p.all), p.why, []Group{}
 	for _, g := range slices.Sorted(maps.Keys(p.groups)) {
-		out.Groups = append(out.Groups, Group{g, m.number(p.groups[g])})
+		n := m.number(p.groups[g])
+		if iv, ok := p.bounds[g]; ok {
+			n.Low, n.High = &iv.Low, &iv.High
+		}
+		out.Groups = append(out.Groups, Group{g, n})
+	}
+	if m.Apart {
+		out.Value, out.Low, out.High = nil, nil, nil
 	}
 	return out, nil
 }

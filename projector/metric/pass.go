@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"assay/internal/kv"
+	"assay/internal/stats"
 	"assay/ledger"
 	"assay/projector"
 	"assay/projector/view"
@@ -20,6 +21,7 @@ type pass struct {
 	all      tally
 	groups   map[string]*tally
 	why      string
+	bounds   map[string]stats.Interval // of groups, where an interval needs more than their sums
 }
 
 // stand notes where the views stand, and what the week's records are.
