@@ -29,6 +29,7 @@ type Node struct {
 type Network struct {
 	nodes []node
 	index map[string]int
+	order []int // parents first
 }
 
 type node struct {
@@ -63,9 +64,11 @@ func New(nodes []Node) (*Network, error) {
 			return nil, err
 		}
 	}
-	if _, on, ok := causal.TopologicalOrder(len(nodes), func(v int) []int { return n.nodes[v].parents }); !ok {
+	order, on, ok := causal.TopologicalOrder(len(nodes), func(v int) []int { return n.nodes[v].parents })
+	if !ok {
 		return nil, &causal.Fault{Kind: causal.Cyclic, At: causal.At("cpts", n.nodes[on].name, "parents"), Message: "the variable is its own ancestor"}
 	}
+	n.order = order
 	return n, nil
 }
 
