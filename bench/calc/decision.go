@@ -22,7 +22,7 @@ type decisionRequest struct {
 // maxUtility keeps sums of utilities finite.
 const maxUtility = 1e300
 
-// decisionReply tells a choice; its actions are in the request's order.
+// choiceReply tells a choice; its actions are in the request's order.
 type choiceReply struct {
 	Best    string   `json:"best_action"`
 	Optimal []string `json:"optimal_actions"`
@@ -46,7 +46,7 @@ type queryReply struct {
 
 func decision(r *decisionRequest, c *checker) plan {
 	r.checkStates(c)
-	problem := decide.Problem{Prior: r.perState(c, pointer("prior"), r.Prior, 0, 1)}
+	problem := decide.Problem{Prior: r.perState(c, pointer("prior"), r.Prior, 0, 1+causal.Slack)}
 	if f := causal.CheckDistribution(problem.Prior, func(...any) []string { return causal.At("prior") }); f != nil {
 		c.engine(f, "")
 	}
@@ -223,7 +223,7 @@ func readJoint(c *checker, given map[string]float64) *decide.Joint {
 			c.bad(pointer("joint", key), "want 00, 01, 10 or 11: the values of X and Y")
 			continue
 		}
-		joint[i/2][i%2] = c.within(pointer("joint", key), new(given[key]), 0, 1)
+		joint[i/2][i%2] = c.within(pointer("joint", key), new(given[key]), 0, 1+causal.Slack)
 		all = append(all, given[key])
 	}
 	if f := causal.CheckDistribution(all, func(...any) []string { return causal.At("joint") }); f != nil {

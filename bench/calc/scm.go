@@ -38,7 +38,7 @@ func (r *scmRequest) model(c *checker) *scm.Model {
 		}
 		nodes[i] = scm.Node{Name: *v.Name, Parents: v.Parents}
 		for k, t := range v.Tables {
-			p := c.within(fmt.Sprintf("/nodes/%d/tables/%d/p", i, k), t.P, 0, 1)
+			p := c.number(fmt.Sprintf("/nodes/%d/tables/%d/p", i, k), t.P)
 			nodes[i].Tables = append(nodes[i].Tables, scm.Table{P: p, Values: t.Table})
 		}
 	}

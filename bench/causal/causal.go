@@ -96,7 +96,7 @@ const Slack = 1e-5
 func CheckDistribution(p []float64, at func(path ...any) []string) *Fault {
 	total := 0.0
 	for i, x := range p {
-		if !(x >= 0 && x <= 1) {
+		if !(x >= 0 && x <= 1+Slack) { // sums of floats may be a little more than 1
 			return Badf(at(i), "want a probability, not %v", x)
 		}
 		total += x

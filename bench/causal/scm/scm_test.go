@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"assay/bench/causal"
+	"assay/bench/causal/bayes"
 )
 
 // state is a joint state of the noise: the table of each node.
@@ -113,9 +114,13 @@ func bruteforce(nodes []Node, rung Rung, q Query) (p float64, possible bool) {
 	return over / under, under > 0
 }
 
-// drawNodes is a random model of up to five nodes with two or three values.
-func drawNodes(t *rapid.T) []Node {
-	n := rapid.IntRange(1, 5).Draw(t, "nodes")
+// drawNodes is a random model of up to five nodes with two or three values: v0, v1
+// and so on, parents first, listed in any order.
+func drawNodes(t *rapid.T) []Node { return drawModel(t, 1, 3) }
+
+// drawModel is drawNodes with at least so many nodes, and at most so many values.
+func drawModel(t *rapid.T, least, values int) []Node {
+	n := rapid.IntRange(least, 5).Draw(t, "nodes")
 	nodes := make([]Node, n)
 	for i := range nodes {
 		v := &nodes[i]
@@ -138,7 +143,7 @@ func drawNodes(t *rapid.T) []Node {
 			weights[0], total = 1, 1
 		}
 		for k := range weights {
-			v.Tables = append(v.Tables, Table{weights[k] / total, rapid.SliceOfN(rapid.IntRange(0, 2), rows, rows).Draw(t, "table")})
+			v.Tables = append(v.Tables, Table{weights[k] / total, rapid.SliceOfN(rapid.IntRange(0, values-1), rows, rows).Draw(t, "table")})
 		}
 	}
 	return rapid.Permutation(nodes).Draw(t, "listing")
@@ -205,6 +210,166 @@ func TestRungsAreEnumeration(t *testing.T) {
 			}
 			if p, exp := s.run(); math.Abs(math.Ldexp(p, exp)-searched) > 1e-12 {
 				t.Fatalf("eliminated %v, searched %v", p, searched)
+			}
+		}
+	})
+}
+
+// nested is E[Y] in the world where the treatment is set to there and the mediators
+// to what they are with the treatment set to elsewhere, by definition.
+func nested(nodes []Node, x, y string, there, elsewhere int, mediators []string, factual map[string]int) float64 {
+	over, under := 0.0, 0.0
+	for _, s := range states(nodes) {
+		if !agrees(solve(nodes, s, set(nil)), factual) {
+			continue
+		}
+		under += s.p
+		other := solve(nodes, s, set(map[string]int{x: elsewhere}))
+		value := solve(nodes, s, func(v string) (int, bool) {
+			if v == x {
+				return there, true
+			}
+			return other[v], slices.Contains(mediators, v)
+		})
+		if value[y] == 1 {
+			over += s.p
+		}
+	}
+	return over / under
+}
+
+// Effects are what the definition says, of the model and of its network, which does
+// not know how one noise acts in two worlds: where the network gives a number, it is
+// right for every way.
+func TestEffectsAreNested(t *testing.T) {
+	numbers, refusals := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := drawModel(t, 3, 2)
+		m, err := New(nodes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, y := "v0", fmt.Sprint("v", len(nodes)-1)
+		var listed []string
+		if rapid.Bool().Draw(t, "listed") {
+			listed = []string{}
+			for _, v := range nodes {
+				if v.Name != x && v.Name != y && rapid.Bool().Draw(t, "mediator") {
+					listed = append(listed, v.Name)
+				}
+			}
+		}
+		mediators := listed
+		if listed == nil {
+			marked, err := m.mediators(nil, m.index[x], m.index[y])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for v, is := range marked {
+				if is {
+					mediators = append(mediators, m.nodes[v].name)
+				}
+			}
+		}
+		plain := nested(nodes, x, y, 0, 0, nil, nil)
+		for kind, want := range map[Effect]float64{
+			ATE: nested(nodes, x, y, 1, 1, nil, nil) - plain,
+			NDE: nested(nodes, x, y, 1, 0, mediators, nil) - plain,
+			NIE: nested(nodes, x, y, 0, 1, mediators, nil) - plain,
+			ETT: nested(nodes, x, y, 1, 1, nil, map[string]int{x: 1}) - nested(nodes, x, y, 0, 0, nil, map[string]int{x: 1}),
+		} {
+			got, err := m.Effect(Contrast{kind, x, y, listed})
+			if math.IsNaN(want) {
+				if !errors.Is(err, causal.ErrZeroProbability) {
+					t.Fatalf("%s: the condition is impossible: %v, %v", kind, got, err)
+				}
+				continue
+			}
+			if err != nil || math.Abs(got-want) > 1e-12 {
+				t.Fatalf("%s: %v, %v; want %v", kind, got, err, want)
+			}
+			got, err = m.Network().Effect(bayes.Contrast{Effect: bayes.Effect(kind), Treatment: x, Outcome: y, Mediators: listed})
+			switch {
+			case errors.Is(err, causal.ErrNotIdentifiable) && listed != nil:
+				refusals++
+			case err != nil || math.Abs(got-want) > 1e-12:
+				t.Fatalf("%s of the network: %v, %v; want %v", kind, got, err, want)
+			default:
+				numbers++
+			}
+		}
+	})
+	if numbers == 0 || refusals == 0 {
+		t.Errorf("%d effects of networks, %d refused", numbers, refusals)
+	}
+}
+
+// The first two rungs are those of the model's network: conditioning, and the
+// truncated factorisation.
+func TestNetworkIsModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := drawNodes(t)
+		m, err := New(nodes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := drawQuery(t, nodes)
+		text := func(values map[string]int) map[string]string {
+			out := map[string]string{}
+			for v, x := range values {
+				out[v] = fmt.Sprint(x)
+			}
+			return out
+		}
+		for v, x := range q.Target {
+			want, wantErr := m.Network().Posterior(bayes.Query{Target: []string{v}, Do: text(q.Do), Evidence: text(q.Given)})
+			got, err := m.Ask(Intervention, Query{Target: map[string]int{v: x}, Do: q.Do, Given: q.Given})
+			if (err == nil) != (wantErr == nil) || err == nil && math.Abs(got-want.P[x]) > 1e-12 {
+				t.Fatalf("%v, %v; the network has %v, %v", got, err, want, wantErr)
+			}
+		}
+	})
+}
+
+// Neither names nor the order of the listing make a difference, and the same question
+// has the same bits.
+func TestNamesAndOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := drawNodes(t)
+		q := drawQuery(t, nodes)
+		name := func(v string) string { return "renamed " + v }
+		renamed := func(values map[string]int) map[string]int {
+			out := map[string]int{}
+			for v, x := range values {
+				out[name(v)] = x
+			}
+			return out
+		}
+		other := slices.Clone(rapid.Permutation(nodes).Draw(t, "other listing"))
+		for i, v := range other {
+			other[i].Name = name(v.Name)
+			other[i].Parents = nil
+			for _, p := range v.Parents {
+				other[i].Parents = append(other[i].Parents, name(p))
+			}
+		}
+		a, err := New(nodes, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := New(other, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rung := Association; rung <= Counterfactual; rung++ {
+			x, errX := a.Ask(rung, q)
+			again, _ := a.Ask(rung, q)
+			if math.Float64bits(x) != math.Float64bits(again) {
+				t.Fatalf("rung %d: %v, then %v", rung, x, again)
+			}
+			y, errY := b.Ask(rung, Query{renamed(q.Target), renamed(q.Given), renamed(q.Do), renamed(q.Factual)})
+			if (errX == nil) != (errY == nil) || math.Abs(x-y) > 1e-12 {
+				t.Fatalf("rung %d: %v, %v; renamed %v, %v", rung, x, errX, y, errY)
 			}
 		}
 	})
