@@ -52,14 +52,14 @@ func FromIndependencies(n int, list []Independence) (p *PDAG, vStructures [][3]i
 	}
 	p.close()
 	size = new(big.Int)
-	if slices.Equal(p.vStructures(), vStructures) && p.extendable() {
+	if slices.Equal(p.vStructures(), vStructures) && p.Extendable() {
 		size = p.Size()
 	}
 	return p, vStructures, size
 }
 
-// extendable says whether there is an extension.
-func (p *PDAG) extendable() bool {
+// Extendable says whether there is an extension.
+func (p *PDAG) Extendable() bool {
 	for range p.Extensions() {
 		return true
 	}

@@ -167,7 +167,7 @@ func (p *Proof) Witness() (*Witness, error) {
 	}
 	for k, x := range joint[0] {
 		if !(x > 0) || math.Abs(x-joint[1][k]) > maxDifference {
-			return nil, fmt.Errorf("a witness with P(V) of %v and %v", x, joint[1][k])
+			panic(fmt.Sprintf("identify: the two models of a witness have P(V) of %v and %v", x, joint[1][k]))
 		}
 	}
 	if w.Gap = math.Abs(w.Values[0] - w.Values[1]); w.Gap < MinGap {
