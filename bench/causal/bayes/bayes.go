@@ -76,7 +76,6 @@ func New(nodes []Node) (*Network, error) {
 func (n *Network) connect(i int, v Node) error {
 	at := func(path ...any) []string { return append(causal.At("cpts", v.Name), causal.At(path...)...) }
 	self := &n.nodes[i]
-	rows := 1
 	for k, name := range v.Parents {
 		p, ok := n.index[name]
 		switch {
@@ -86,6 +85,9 @@ func (n *Network) connect(i int, v Node) error {
 			return causal.Badf(at("parents", k), "a parent is named twice")
 		}
 		self.parents = append(self.parents, p)
+	}
+	rows := 1
+	for _, p := range self.parents {
 		if rows *= len(n.nodes[p].states); rows > len(v.Rows) {
 			return causal.Badf(at("rows"), "%d rows are too few: one is needed for each combination of the parents' states", len(v.Rows))
 		}

@@ -34,7 +34,9 @@ func ParseBIF(text string) (*Network, error) {
 	}
 	network, err := New(nodes)
 	if errors.As(err, &fault) {
-		return nil, bifFault(p.place(fault), "%s", fault.Message)
+		placed := bifFault(p.place(fault), "%s", fault.Message)
+		placed.Kind = fault.Kind
+		return nil, placed
 	}
 	return network, err
 }
@@ -309,6 +311,11 @@ func (p *bifParser) states(v *bifVariable) error {
 	}
 	if v.States, err = p.words("a state", "}"); err != nil {
 		return err
+	}
+	for i, state := range v.States {
+		if slices.Contains(v.States[:i], state) {
+			return bifFault(at, "variable %q has two states named %q", v.Name, state)
+		}
 	}
 	if len(v.States) != count {
 		return bifFault(at, "variable %q has %d states, not %d", v.Name, len(v.States), count)

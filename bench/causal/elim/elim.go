@@ -22,7 +22,7 @@ import (
 const (
 	// MaxVariables is the most variables that a problem may be about: those that some
 	// factor leaves free.
-	MaxVariables = 4096
+	MaxVariables = 2048
 	// MaxCells is the most numbers that may be held at a time, 256 MiB.
 	MaxCells = 1 << 25
 )
@@ -172,8 +172,9 @@ func (g *planner) join(a, b int) {
 	g.row(b)[a/64] |= 1 << (a % 64)
 }
 
-// hopeless is a weight that no limit allows: scores beyond it are not worked out.
-const hopeless = 1 << 50
+// hopeless is a weight, and a cost, that nobody waits for: what is beyond it is not
+// worked out.
+const hopeless = 1 << 40
 
 func (g *planner) score(i int) {
 	row := g.row(i)

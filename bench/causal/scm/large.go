@@ -44,7 +44,7 @@ func (t *twin) factor(f mechanism) elim.Factor {
 	if f.other != none {
 		return elim.Factor{Vars: t.scope(f)}
 	}
-	vars := append(slices.Clone(f.parents), f.self)
+	vars := append(f.parents(f.world), f.self)
 	at := make([]int, len(vars))
 	for i, slot := range vars {
 		at[i] = t.at[slot]
@@ -52,10 +52,19 @@ func (t *twin) factor(f mechanism) elim.Factor {
 	return elim.Factor{Vars: vars, At: at, Table: f.node.single}
 }
 
+// parents lists the slots of the parents in a world.
+func (f mechanism) parents(world []int) []int {
+	out := make([]int, len(f.node.parents))
+	for i, p := range f.node.parents {
+		out[i] = world[p]
+	}
+	return out
+}
+
 // scope lists the free slots of a pair, those of the parents first, each once.
 func (t *twin) scope(f mechanism) []int {
 	var out []int
-	for _, slot := range slices.Concat(f.parents, f.otherParents, []int{f.self, f.other}) {
+	for _, slot := range slices.Concat(f.parents(f.world), f.parents(f.otherWorld), []int{f.self, f.other}) {
 		if t.at[slot] == free && !slices.Contains(out, slot) {
 			out = append(out, slot)
 		}
@@ -93,7 +102,7 @@ func (t *twin) pairs(f mechanism, scope []int) []float64 {
 	}
 	block := len(out) / int(t.combinations(f))
 	for k := 0; ; k++ {
-		row, otherRow := f.node.row(value, f.parents), f.node.row(value, f.otherParents)
+		row, otherRow := f.node.row(value, f.world), f.node.row(value, f.otherWorld)
 		for _, table := range f.node.tables {
 			x, y := table.Values[row], table.Values[otherRow]
 			i := k

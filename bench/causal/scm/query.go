@@ -88,7 +88,7 @@ func merge(a, b values) (both values, ok bool) {
 type parts struct{ target, given, do, factual values }
 
 func (m *Model) parts(q Query) (p parts, err error) {
-	for _, f := range []struct {
+	for _, f := range [...]struct {
 		name string
 		from map[string]int
 		into *values

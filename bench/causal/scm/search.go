@@ -51,7 +51,7 @@ func (s *searcher) from(i int) float64 {
 	}
 	f := &s.mechanisms[i]
 	card := f.node.card
-	row := f.node.row(s.value, f.parents)
+	row := f.node.row(s.value, f.world)
 	low, high := bounds(s.at[f.self], card)
 	total := 0.0
 	if f.other == none {
@@ -64,7 +64,7 @@ func (s *searcher) from(i int) float64 {
 		}
 		return total
 	}
-	pair := f.node.pair()[(row*f.node.rows+f.node.row(s.value, f.otherParents))*card*card:]
+	pair := f.node.pair()[(row*f.node.rows+f.node.row(s.value, f.otherWorld))*card*card:]
 	otherLow, otherHigh := bounds(s.at[f.other], card)
 	for x := low; x < high; x++ {
 		for y := otherLow; y < otherHigh; y++ {
@@ -85,11 +85,12 @@ func bounds(at, card int) (low, high int) {
 	return 0, card
 }
 
-// row is the combination of the parents' values.
-func (v *node) row(value, parents []int) int {
+// row is the combination of the parents' values, by the values of slots and the slots
+// of nodes.
+func (v *node) row(value, world []int) int {
 	row := 0
-	for i, slot := range parents {
-		row = row*v.parentCards[i] + value[slot]
+	for i, p := range v.parents {
+		row = row*v.parentCards[i] + value[world[p]]
 	}
 	return row
 }

@@ -20,10 +20,10 @@ type twin struct {
 // mechanism says how the noise of a node gives the values of its slots from those
 // of its parents' slots. A node has one slot, or two in two worlds.
 type mechanism struct {
-	node         *node
-	self, other  int // slots; other is none where there is one slot
-	parents      []int
-	otherParents []int
+	node        *node
+	self, other int // slots; other is none where there is one slot
+	// world has the slots of all nodes where self is, otherWorld where other is.
+	world, otherWorld []int
 }
 
 const none = -1
@@ -73,9 +73,9 @@ func (m *Model) splits(e event, v int, split []bool) bool {
 // copies makes the slots and mechanisms of a twin.
 func (m *Model) copies(e event, split, needBase, needOther []bool) (t twin, ok bool) {
 	n := len(m.nodes)
-	slots := make([]int, 2*n) // of the base world, and of the other
-	base, other := slots[:n], slots[n:]
-	t.cards, t.at = make([]int, 0, 2*n), make([]int, 0, 2*n)
+	room := make([]int, 6*n) // one allocation: most questions are small
+	base, other := room[:n:n], room[n:2*n:2*n]
+	t.cards, t.at = room[2*n:2*n:4*n], room[4*n:4*n:6*n]
 	ok = true
 	add := func(v, do, seen int) int {
 		switch {
@@ -88,8 +88,8 @@ func (m *Model) copies(e event, split, needBase, needOther []bool) (t twin, ok b
 		return len(t.at) - 1
 	}
 	t.mechanisms = make([]mechanism, 0, n)
-	bind := func(v, self, other int, parents, otherParents []int) {
-		t.mechanisms = append(t.mechanisms, mechanism{&m.nodes[v], self, other, parents, otherParents})
+	bind := func(v, self, second int, world, otherWorld []int) {
+		t.mechanisms = append(t.mechanisms, mechanism{&m.nodes[v], self, second, world, otherWorld})
 	}
 	for v := range m.nodes {
 		base[v], other[v] = none, none
@@ -106,7 +106,7 @@ func (m *Model) copies(e event, split, needBase, needOther []bool) (t twin, ok b
 			base[v] = add(v, e.baseDo[v], seen)
 			other[v] = base[v]
 			if e.baseDo[v] == free {
-				bind(v, base[v], none, pick(base, m.nodes[v].parents), nil)
+				bind(v, base[v], none, base, nil)
 			}
 			continue
 		}
@@ -119,23 +119,14 @@ func (m *Model) copies(e event, split, needBase, needOther []bool) (t twin, ok b
 		runs, runsOther := needBase[v] && e.baseDo[v] == free, needOther[v] && e.do[v] == free
 		switch {
 		case runs && runsOther:
-			bind(v, base[v], other[v], pick(base, m.nodes[v].parents), pick(other, m.nodes[v].parents))
+			bind(v, base[v], other[v], base, other)
 		case runs:
-			bind(v, base[v], none, pick(base, m.nodes[v].parents), nil)
+			bind(v, base[v], none, base, nil)
 		case runsOther:
-			bind(v, other[v], none, pick(other, m.nodes[v].parents), nil)
+			bind(v, other[v], none, other, nil)
 		}
 	}
 	return t, ok
-}
-
-// pick lists the slots of nodes.
-func pick(slots, nodes []int) []int {
-	out := make([]int, len(nodes))
-	for i, v := range nodes {
-		out[i] = slots[v]
-	}
-	return out
 }
 
 // sum is the probability of an event, planned.
