@@ -1,8 +1,7 @@
-package graph
+package graph_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,96 +9,16 @@ import (
 	"pgregory.net/rapid"
 
 	"assay/bench/causal"
+	"assay/bench/causal/graph"
+	"assay/bench/causal/graph/graphtest"
 )
 
-// parse reads "a -> b; b <-> c; d".
-func parse(t testing.TB, text string) *Graph {
-	t.Helper()
-	var names []string
-	var directed, bidirected [][2]string
-	for part := range strings.SplitSeq(text, ";") {
-		f := strings.Fields(part)
-		for i := 0; i < len(f); i += 2 {
-			if !slices.Contains(names, f[i]) {
-				names = append(names, f[i])
-			}
-		}
-		if len(f) == 3 && f[1] == "->" {
-			directed = append(directed, [2]string{f[0], f[2]})
-		} else if len(f) == 3 {
-			bidirected = append(bidirected, [2]string{f[0], f[2]})
-		}
-	}
-	g, err := New(names, directed, bidirected)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
-func (g *Graph) set(t testing.TB, names string) Set {
-	t.Helper()
-	s := g.NewSet()
-	for _, name := range strings.Fields(names) {
-		v, ok := g.Node(name)
-		if !ok {
-			t.Fatalf("there is no node %q", name)
-		}
-		s.Add(v)
-	}
-	return s
-}
-
-func (g *Graph) show(sets []Set) string {
+func show(g *graph.Graph, sets []graph.Set) string {
 	var out []string
 	for _, s := range sets {
 		out = append(out, strings.Join(g.Names(s), " "))
 	}
 	return strings.Join(out, "|")
-}
-
-func draw(t *rapid.T, most int) *Graph {
-	n := rapid.IntRange(2, most).Draw(t, "n")
-	var names []string
-	for v := range n {
-		names = append(names, fmt.Sprint("v", v))
-	}
-	order := rapid.Permutation(slices.Collect(func(yield func(int) bool) {
-		for v := range n {
-			if !yield(v) {
-				return
-			}
-		}
-	})).Draw(t, "order")
-	var directed, bidirected [][2]int
-	for i := range n {
-		for j := range i {
-			switch rapid.IntRange(0, 9).Draw(t, "edge") {
-			case 0, 1, 2:
-				directed = append(directed, [2]int{order[j], order[i]})
-			case 3, 4:
-				bidirected = append(bidirected, [2]int{order[j], order[i]})
-			case 5:
-				directed = append(directed, [2]int{order[j], order[i]})
-				bidirected = append(bidirected, [2]int{order[j], order[i]})
-			}
-		}
-	}
-	return must(build(names, directed, bidirected))
-}
-
-func drawSet(t *rapid.T, g *Graph, from Set, name string) Set {
-	s := g.NewSet()
-	for v := range from.All() {
-		if rapid.Bool().Draw(t, name) {
-			s.Add(v)
-		}
-	}
-	return s
-}
-
-func drawNode(t *rapid.T, g *Graph, from Set, name string) int {
-	return rapid.SampledFrom(slices.Collect(from.All())).Draw(t, name)
 }
 
 func TestFaults(t *testing.T) {
@@ -117,7 +36,7 @@ func TestFaults(t *testing.T) {
 		"two-way loop":   {[]string{"a"}, nil, [][2]string{{"a", "a"}}, causal.Invalid, "bidirected/0"},
 		"cycle of three": {[]string{"a", "b", "c"}, [][2]string{{"a", "b"}, {"b", "c"}, {"c", "a"}}, nil, causal.Cyclic, "directed"},
 	} {
-		_, err := New(tc.names, tc.directed, tc.bidirected)
+		_, err := graph.New(tc.names, tc.directed, tc.bidirected)
 		var fault *causal.Fault
 		if !errors.As(err, &fault) || fault.Kind != tc.kind || strings.Join(fault.At, "/") != tc.at {
 			t.Errorf("%s: %v, want %s at %s", name, err, tc.kind, tc.at)
@@ -127,7 +46,7 @@ func TestFaults(t *testing.T) {
 
 // openPaths says by listing every path whether one from x to y is open given z: no
 // non-collider in z, every collider with a descendant in z.
-func openPaths(g *Graph, x, y int, given Set) bool {
+func openPaths(g *graph.Graph, x, y int, given graph.Set) bool {
 	opens := func(v int) bool { return g.Descendants(g.NewSet(v)).Meets(given) }
 	type edge struct {
 		to                  int
@@ -145,8 +64,8 @@ func openPaths(g *Graph, x, y int, given Set) bool {
 		}
 		return out
 	}
-	var walk func(v int, head bool, seen Set) bool
-	walk = func(v int, head bool, seen Set) bool {
+	var walk func(v int, head bool, seen graph.Set) bool
+	walk = func(v int, head bool, seen graph.Set) bool {
 		for _, e := range edges(v) {
 			if seen.Has(e.to) {
 				continue
@@ -173,10 +92,10 @@ func openPaths(g *Graph, x, y int, given Set) bool {
 
 func TestSeparatedIsNoOpenPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := draw(t, 6)
-		x := drawNode(t, g, g.All(), "x")
-		y := drawNode(t, g, g.All().Minus(g.NewSet(x)), "y")
-		given := drawSet(t, g, g.All().Minus(g.NewSet(x, y)), "given")
+		g := graphtest.Draw(t, 6)
+		x := graphtest.DrawNode(t, g.All(), "x")
+		y := graphtest.DrawNode(t, g.All().Minus(g.NewSet(x)), "y")
+		given := graphtest.DrawSet(t, g, g.All().Minus(g.NewSet(x, y)), "given")
 		if got, want := g.Separated(g.NewSet(x), g.NewSet(y), given), !openPaths(g, x, y, given); got != want {
 			t.Fatalf("separated %v, by paths %v", got, want)
 		}
@@ -186,16 +105,16 @@ func TestSeparatedIsNoOpenPath(t *testing.T) {
 // A projection answers as the graph does, about the nodes that it keeps.
 func TestProjectionKeepsSeparations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := draw(t, 7)
-		keep := drawSet(t, g, g.All(), "keep")
+		g := graphtest.Draw(t, 7)
+		keep := graphtest.DrawSet(t, g, g.All(), "keep")
 		if keep.Len() < 2 {
 			t.Skip("nothing to ask about")
 		}
 		p := g.Project(keep)
-		x := drawNode(t, g, keep, "x")
-		y := drawNode(t, g, keep.Minus(g.NewSet(x)), "y")
-		given := drawSet(t, g, keep.Minus(g.NewSet(x, y)), "given")
-		there := func(s Set) Set {
+		x := graphtest.DrawNode(t, keep, "x")
+		y := graphtest.DrawNode(t, keep.Minus(g.NewSet(x)), "y")
+		given := graphtest.DrawSet(t, g, keep.Minus(g.NewSet(x, y)), "given")
+		there := func(s graph.Set) graph.Set {
 			out := p.NewSet()
 			for v := range s.All() {
 				w, _ := p.Node(g.Name(v))
@@ -213,11 +132,11 @@ func TestProjectionKeepsSeparations(t *testing.T) {
 }
 
 func TestDistricts(t *testing.T) {
-	g := parse(t, "a <-> b; c -> a; b <-> d; e <-> c")
-	if got := g.show(g.Districts(g.All())); got != "a b d|c e" {
+	g := graphtest.Parse(t, "a <-> b; c -> a; b <-> d; e <-> c")
+	if got := show(g, g.Districts(g.All())); got != "a b d|c e" {
 		t.Errorf("districts %s", got)
 	}
-	if got := g.show(g.Districts(g.set(t, "a d c"))); got != "a|c|d" {
+	if got := show(g, g.Districts(graphtest.Set(t, g, "a d c"))); got != "a|c|d" {
 		t.Errorf("without b: %s", got)
 	}
 }
@@ -226,28 +145,28 @@ func TestDistricts(t *testing.T) {
 func TestFamilies(t *testing.T) {
 	for name, tc := range map[string]struct {
 		graph, x, y, latent string
-		family              func(g *Graph, x, y, latent Set) *Family
+		family              func(g *graph.Graph, x, y, latent graph.Set) *graph.Family
 		minimal             string
 		count               int
 	}{
-		"confounder":          {"Z -> X; Z -> Y; X -> Y", "X", "Y", "", (*Graph).BackDoor, "Z", 1},
-		"latent confounder":   {"Z -> X; Z -> Y; X -> Y", "X", "Y", "Z", (*Graph).BackDoor, "", 0},
-		"bow":                 {"X <-> Y; X -> Y", "X", "Y", "", (*Graph).Adjustment, "", 0},
-		"M-bias":              {"a -> x; a -> m; b -> m; b -> y; x -> y", "x", "y", "", (*Graph).Adjustment, "[]", 7}, // all but {m} of a, b, m
-		"two treatments":      {"A -> B; A -> Y; B -> Y", "A B", "Y", "", (*Graph).BackDoor, "[]", 1},                 // A's arrow into B ends at a treatment
-		"mediator":            {"X -> M; M -> Y", "X", "Y", "", (*Graph).Adjustment, "[]", 1},                         // M is forbidden
-		"off the causal path": {"X -> Y; X -> W", "X", "Y", "", (*Graph).Adjustment, "[]", 2},                         // W is a descendant of X, yet allowed
-		"but not by Pearl":    {"X -> Y; X -> W", "X", "Y", "", (*Graph).BackDoor, "[]", 1},
-		"no effect at all":    {"Y -> X; Z", "X", "Y", "", (*Graph).Adjustment, "", 0}, // Y -> X cannot be blocked
-		"front door":          {"X -> M; M -> Y; X <-> Y", "X", "Y", "", (*Graph).FrontDoor, "M", 1},
-		"two doors":           {"X -> M; M -> N; N -> Y; X <-> Y", "X", "Y", "", (*Graph).FrontDoor, "M|N", 3},
-		"a door left open":    {"X -> M; M -> Y; X <-> Y; X <-> M", "X", "Y", "", (*Graph).FrontDoor, "", 0},
-		"no directed path":    {"X <-> Y; M", "X", "Y", "", (*Graph).FrontDoor, "[]", 2},
+		"confounder":          {"Z -> X; Z -> Y; X -> Y", "X", "Y", "", (*graph.Graph).BackDoor, "Z", 1},
+		"latent confounder":   {"Z -> X; Z -> Y; X -> Y", "X", "Y", "Z", (*graph.Graph).BackDoor, "", 0},
+		"bow":                 {"X <-> Y; X -> Y", "X", "Y", "", (*graph.Graph).Adjustment, "", 0},
+		"M-bias":              {"a -> x; a -> m; b -> m; b -> y; x -> y", "x", "y", "", (*graph.Graph).Adjustment, "[]", 7}, // all but {m} of a, b, m
+		"two treatments":      {"A -> B; A -> Y; B -> Y", "A B", "Y", "", (*graph.Graph).BackDoor, "[]", 1},                 // A's arrow into B ends at a treatment
+		"mediator":            {"X -> M; M -> Y", "X", "Y", "", (*graph.Graph).Adjustment, "[]", 1},                         // M is forbidden
+		"off the causal path": {"X -> Y; X -> W", "X", "Y", "", (*graph.Graph).Adjustment, "[]", 2},                         // W is a descendant of X, yet allowed
+		"but not by Pearl":    {"X -> Y; X -> W", "X", "Y", "", (*graph.Graph).BackDoor, "[]", 1},
+		"no effect at all":    {"Y -> X; Z", "X", "Y", "", (*graph.Graph).Adjustment, "", 0}, // Y -> X cannot be blocked
+		"front door":          {"X -> M; M -> Y; X <-> Y", "X", "Y", "", (*graph.Graph).FrontDoor, "M", 1},
+		"two doors":           {"X -> M; M -> N; N -> Y; X <-> Y", "X", "Y", "", (*graph.Graph).FrontDoor, "M|N", 3},
+		"a door left open":    {"X -> M; M -> Y; X <-> Y; X <-> M", "X", "Y", "", (*graph.Graph).FrontDoor, "", 0},
+		"no directed path":    {"X <-> Y; M", "X", "Y", "", (*graph.Graph).FrontDoor, "[]", 2},
 	} {
-		g := parse(t, tc.graph)
-		f := tc.family(g, g.set(t, tc.x), g.set(t, tc.y), g.set(t, tc.latent))
+		g := graphtest.Parse(t, tc.graph)
+		f := tc.family(g, graphtest.Set(t, g, tc.x), graphtest.Set(t, g, tc.y), graphtest.Set(t, g, tc.latent))
 		minimal, count := f.List()
-		got := g.show(minimal)
+		got := show(g, minimal)
 		if len(minimal) == 1 && minimal[0].Empty() {
 			got = "[]"
 		}
@@ -260,14 +179,14 @@ func TestFamilies(t *testing.T) {
 // List is Valid asked of every set.
 func TestListIsValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := draw(t, 6)
-		x := drawNode(t, g, g.All(), "x")
-		y := drawNode(t, g, g.All().Minus(g.NewSet(x)), "y")
-		latent := drawSet(t, g, g.All().Minus(g.NewSet(x, y)), "latent")
-		for _, family := range []func(x, y, latent Set) *Family{g.BackDoor, g.Adjustment, g.FrontDoor} {
+		g := graphtest.Draw(t, 6)
+		x := graphtest.DrawNode(t, g.All(), "x")
+		y := graphtest.DrawNode(t, g.All().Minus(g.NewSet(x)), "y")
+		latent := graphtest.DrawSet(t, g, g.All().Minus(g.NewSet(x, y)), "latent")
+		for _, family := range []func(x, y, latent graph.Set) *graph.Family{g.BackDoor, g.Adjustment, g.FrontDoor} {
 			f := family(g.NewSet(x), g.NewSet(y), latent)
 			minimal, count := f.List()
-			var valid []Set
+			var valid []graph.Set
 			for mask := range 1 << g.Len() {
 				s := g.NewSet()
 				s[0] = uint64(mask)
@@ -278,8 +197,8 @@ func TestListIsValid(t *testing.T) {
 			if len(valid) != count {
 				t.Fatalf("count %d, valid %d", count, len(valid))
 			}
-			isMinimal := func(s Set) bool {
-				return !slices.ContainsFunc(valid, func(v Set) bool { return v.In(s) && !v.Equal(s) })
+			isMinimal := func(s graph.Set) bool {
+				return !slices.ContainsFunc(valid, func(v graph.Set) bool { return v.In(s) && !v.Equal(s) })
 			}
 			for _, s := range valid {
 				if listed := slices.ContainsFunc(minimal, s.Equal); listed != isMinimal(s) {
@@ -299,7 +218,7 @@ func TestInstruments(t *testing.T) {
 		"i -> c; u -> c; u -> x; x -> y; x <-> y": "i given c; c given ; u given ", // conditioning on c lets i know of u
 		"x -> i; x -> y; x <-> y":                 "",
 	} {
-		g := parse(t, graph)
+		g := graphtest.Parse(t, graph)
 		x, _ := g.Node("x")
 		y, _ := g.Node("y")
 		var got []string

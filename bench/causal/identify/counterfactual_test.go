@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"assay/bench/causal/graph"
+	"assay/bench/causal/graph/graphtest"
 )
 
 // atoms reads "Y=1 in X=0; X=1".
@@ -65,7 +66,7 @@ func TestCounterfactual(t *testing.T) {
 		"indirect":                           {cg, "Y=0 in X=0", "X=1; Z=0 in D=0; D=0", Interventions, Identifiable, nil},
 		"a tautology is dropped":             {cg, "Y=0 in X=0; X=1; Z=0 in D=0; Y=0 in Y=0", "", Interventions, NotIdentifiable, nil}, // D=0 was not seen
 	} {
-		g := parse(t, tc.graph)
+		g := graphtest.Parse(t, tc.graph)
 		got, constant := Counterfactual(g, atoms(t, g, tc.gamma), atoms(t, g, tc.delta), tc.available)
 		if got != tc.want || (constant == nil) != (tc.constant == nil) || constant != nil && *constant != tc.constant {
 			t.Errorf("%s: %s, want %s %v", name, got, tc.want, tc.constant)
@@ -347,7 +348,7 @@ func (f *family) cost() float64 {
 func TestCounterfactualIsTheTruth(t *testing.T) {
 	counts := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGraph(t, 4)
+		g := graphtest.Draw(t, 4)
 		f := newFamily(g, 2, 3)
 		if f.cost() > 3e5 || f.size > 300 {
 			return

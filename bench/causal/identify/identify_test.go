@@ -1,56 +1,17 @@
 package identify
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"assay/bench/causal/bayes"
 	"assay/bench/causal/graph"
+	"assay/bench/causal/graph/graphtest"
 )
-
-// parse reads "a -> b; b <-> c"; nodes stand in the order in which they are named.
-func parse(t testing.TB, text string) *graph.Graph {
-	t.Helper()
-	var names []string
-	var directed, bidirected [][2]string
-	for part := range strings.SplitSeq(text, ";") {
-		f := strings.Fields(part)
-		for i := 0; i < len(f); i += 2 {
-			if !slices.Contains(names, f[i]) {
-				names = append(names, f[i])
-			}
-		}
-		if len(f) == 3 && f[1] == "->" {
-			directed = append(directed, [2]string{f[0], f[2]})
-		} else if len(f) == 3 {
-			bidirected = append(bidirected, [2]string{f[0], f[2]})
-		}
-	}
-	g, err := graph.New(names, directed, bidirected)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
-func set(t testing.TB, g *graph.Graph, names string) graph.Set {
-	t.Helper()
-	s := g.NewSet()
-	for _, name := range strings.Fields(names) {
-		v, ok := g.Node(name)
-		if !ok {
-			t.Fatalf("there is no node %q", name)
-		}
-		s.Add(v)
-	}
-	return s
-}
 
 func TestFormulas(t *testing.T) {
 	for name, tc := range map[string]struct{ graph, do, outcome, given, want string }{
@@ -63,8 +24,8 @@ func TestFormulas(t *testing.T) {
 		// The napkin: W may have any value.
 		"napkin": {"W -> Z; Z -> X; X -> Y; W <-> X; W <-> Y", "X", "Y", "", "(sum_{W} P(W) P(X|W,Z) P(Y|W,Z,X)) / (sum_{W} P(W) P(X|W,Z))"},
 	} {
-		g := parse(t, tc.graph)
-		e, hedge := Identify(g, Query{set(t, g, tc.do), set(t, g, tc.outcome), set(t, g, tc.given)})
+		g := graphtest.Parse(t, tc.graph)
+		e, hedge := Identify(g, Query{graphtest.Set(t, g, tc.do), graphtest.Set(t, g, tc.outcome), graphtest.Set(t, g, tc.given)})
 		if hedge != nil {
 			t.Errorf("%s: not identifiable", name)
 		} else if e.String() != tc.want {
@@ -85,8 +46,8 @@ func TestHedges(t *testing.T) {
 		"a longer way":             {"X -> A; X <-> A; A -> B; B -> Y", "X", "Y", ""},
 		"through the hedge":        {"A -> X; X -> B; B -> Y; A <-> B; A <-> X; B -> A2; A2 -> Y; X <-> A2", "X", "Y", ""},
 	} {
-		g := parse(t, tc.graph)
-		q := Query{set(t, g, tc.do), set(t, g, tc.outcome), set(t, g, tc.given)}
+		g := graphtest.Parse(t, tc.graph)
+		q := Query{graphtest.Set(t, g, tc.do), graphtest.Set(t, g, tc.outcome), graphtest.Set(t, g, tc.given)}
 		e, hedge := Identify(g, q)
 		if hedge == nil {
 			t.Errorf("%s: %s", name, e)
@@ -135,95 +96,6 @@ func checkWitness(t interface {
 	}
 }
 
-// world is a random model of a graph as a network with its latent roots, and P(V).
-func world(t *rapid.T, g *graph.Graph) (*bayes.Network, *Joint) {
-	var nodes []bayes.Node
-	roots := make([][]string, g.Len())
-	states := make([]int, g.Len())
-	row := func(n int) []float64 {
-		p, total := make([]float64, n), 0.0
-		for i := range p {
-			p[i] = float64(rapid.IntRange(1, 9).Draw(t, "weight"))
-			total += p[i]
-		}
-		for i := range p {
-			p[i] /= total
-		}
-		return p
-	}
-	for v := range g.Len() {
-		states[v] = rapid.IntRange(2, 3).Draw(t, "states")
-		for _, s := range g.Siblings(v) {
-			if v < s {
-				name := fmt.Sprintf("U_%d_%d", v, s)
-				nodes = append(nodes, bayes.Node{Name: name, States: []string{"0", "1", "2"}, Rows: [][]float64{row(3)}})
-				roots[v], roots[s] = append(roots[v], name), append(roots[s], name)
-			}
-		}
-	}
-	for v := range g.Len() {
-		n := bayes.Node{Name: g.Name(v)}
-		for x := range states[v] {
-			n.States = append(n.States, strconv.Itoa(x))
-		}
-		rows := 1
-		for _, p := range g.Parents(v) {
-			n.Parents = append(n.Parents, g.Name(p))
-			rows *= states[p]
-		}
-		for _, r := range roots[v] {
-			n.Parents = append(n.Parents, r)
-			rows *= 3
-		}
-		for range rows {
-			n.Rows = append(n.Rows, row(states[v]))
-		}
-		nodes = append(nodes, n)
-	}
-	net, err := bayes.New(nodes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return net, &Joint{States: states, Marginal: func(vars []int) []float64 {
-		var names []string
-		for _, v := range vars {
-			names = append(names, g.Name(v))
-		}
-		table, err := net.Joint(names...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return table.P
-	}}
-}
-
-func drawGraph(t *rapid.T, most int) *graph.Graph {
-	n := rapid.IntRange(2, most).Draw(t, "n")
-	var names []string
-	for v := range n {
-		names = append(names, fmt.Sprint("v", v))
-	}
-	order := rapid.Permutation(names).Draw(t, "order")
-	var directed, bidirected [][2]string
-	for i := range n {
-		for j := range i {
-			kind := rapid.IntRange(0, 9).Draw(t, "edge")
-			e := [2]string{order[j], order[i]}
-			if kind < 4 {
-				directed = append(directed, e)
-			}
-			if kind == 3 || kind == 4 || kind == 5 {
-				bidirected = append(bidirected, e)
-			}
-		}
-	}
-	g, err := graph.New(names, directed, bidirected)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
-
 func drawQuery(t *rapid.T, g *graph.Graph) Query {
 	q := Query{g.NewSet(), g.NewSet(), g.NewSet()}
 	for v := range g.Len() {
@@ -250,7 +122,7 @@ func drawQuery(t *rapid.T, g *graph.Graph) Query {
 func TestIdentifyIsTheTruth(t *testing.T) {
 	identified, refuted, conditional := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		g := drawGraph(t, 5)
+		g := graphtest.Draw(t, 5)
 		q := drawQuery(t, g)
 		e, hedge := Identify(g, q)
 		if hedge != nil {
@@ -262,11 +134,18 @@ func TestIdentifyIsTheTruth(t *testing.T) {
 			return
 		}
 		identified++
-		net, joint := world(t, g)
+		net, states := graphtest.DrawModel(t, g)
+		joint := &Joint{States: states, Marginal: func(vars []int) []float64 {
+			table, err := net.Joint(g.Names(g.NewSet(vars...))...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return table.P
+		}}
 		values := map[int]int{}
 		do, given := map[string]string{}, map[string]string{}
 		for v := range q.Do.Or(q.Given).All() {
-			values[v] = rapid.IntRange(0, joint.States[v]-1).Draw(t, "value")
+			values[v] = rapid.IntRange(0, states[v]-1).Draw(t, "value")
 			to := given
 			if q.Do.Has(v) {
 				to = do
