@@ -2,7 +2,6 @@ package classes
 
 import (
 	"fmt"
-	"math"
 	"math/big"
 	"slices"
 )
@@ -18,8 +17,16 @@ func (p *PDAG) Size() *big.Int {
 	return total
 }
 
-// SizeCost is what Size costs at most, in steps.
-func (p *PDAG) SizeCost() float64 { return math.Pow(float64(p.n), 4) }
+// SizeCost is about what Essential and Size cost, in steps.
+func (p *PDAG) SizeCost() float64 {
+	n, edges := float64(p.n), 0.0
+	for _, m := range p.marks {
+		if m != none {
+			edges++
+		}
+	}
+	return (n + edges) * n * n
+}
 
 // components are the connected parts of the undirected edges, each of two nodes or
 // more.

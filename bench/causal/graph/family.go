@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Family is the sets that a criterion takes for a treatment and an outcome.
+// Family is the sets that a criterion takes for a treatment and an outcome. It is for
+// one goroutine at a time.
 type Family struct {
 	g       *Graph
 	allowed Set            // whatever else a set may hold makes it invalid
@@ -93,11 +94,11 @@ func (g *Graph) childrenOf(s Set) Set {
 // x to y that starts with an arrowhead at x is blocked. With several treatments
 // these are the paths that touch x only at their start. No set holds a latent node.
 func (g *Graph) BackDoor(x, y, latent Set) *Family {
-	cut := g.WithoutOut(x)
+	w := g.newWalk()
 	return &Family{
 		g:       g,
 		allowed: g.All().Minus(latent).Minus(y).Minus(g.Descendants(x)),
-		valid:   func(s Set) bool { return cut.Separated(x, y, s) },
+		valid:   func(s Set) bool { return w.separated(x, y, s, x) },
 	}
 }
 
@@ -106,11 +107,11 @@ func (g *Graph) BackDoor(x, y, latent Set) *Family {
 // it gives the effect of x on y in every model of the graph.
 func (g *Graph) Adjustment(x, y, latent Set) *Family {
 	causal := g.properCausal(x, y)
-	proper := g.without(func(from, to int) bool { return x.Has(from) && causal.Has(to) })
+	proper, none := g.without(func(from, to int) bool { return x.Has(from) && causal.Has(to) }).newWalk(), g.NewSet()
 	return &Family{
 		g:       g,
 		allowed: g.All().Minus(latent).Minus(x).Minus(y).Minus(g.Descendants(causal)),
-		valid:   func(s Set) bool { return proper.Separated(x, y, s) },
+		valid:   func(s Set) bool { return proper.separated(x, y, s, none) },
 	}
 }
 
@@ -118,13 +119,13 @@ func (g *Graph) Adjustment(x, y, latent Set) *Family {
 // to y, no back-door path from x to it is open, and x blocks every back-door path
 // from it to y.
 func (g *Graph) FrontDoor(x, y, latent Set) *Family {
-	cut := g.WithoutOut(x)
+	w, none := g.newWalk(), g.NewSet()
 	return &Family{
 		g:       g,
 		allowed: g.All().Minus(latent).Minus(x).Minus(y),
 		valid: func(s Set) bool {
 			reached := closure(x, g.All().Minus(s), g.children)
-			return !reached.Meets(y) && cut.Separated(x, s, g.NewSet()) && g.WithoutOut(s).Separated(s, y, x)
+			return !reached.Meets(y) && w.separated(x, s, none, x) && w.separated(s, y, x, s)
 		},
 	}
 }
@@ -154,12 +155,13 @@ func (g *Graph) instrumentNodes(x, y int, latent Set) Set {
 func (g *Graph) Instruments(x, y int, latent Set) []Instrument {
 	nodes, treatment, outcome := g.instrumentNodes(x, y, latent), g.NewSet(x), g.NewSet(y)
 	causes := g.Ancestors(outcome)
-	cut := g.without(func(from, to int) bool { return from == x && causes.Has(to) })
+	cut := g.without(func(from, to int) bool { return from == x && causes.Has(to) }).newWalk()
+	whole, none := g.newWalk(), g.NewSet()
 	var out []Instrument
 	for v := range nodes.All() {
 		i := g.NewSet(v)
 		for given := range g.subsets(nodes.Minus(i)) {
-			if cut.Separated(i, outcome, given) && !g.Separated(i, treatment, given) {
+			if cut.separated(i, outcome, given, none) && !whole.separated(i, treatment, given, none) {
 				out = append(out, Instrument{v, given.Clone()})
 				break
 			}

@@ -4,51 +4,81 @@ package graph
 // no bidirected edges. A node of x or y in given is separated from everything. The
 // time is linear in the size of the graph.
 func (g *Graph) Separated(x, y, given Set) bool {
-	return !g.connected(x, given).Meets(y.Minus(given))
+	return g.newWalk().separated(x, y, given, g.NewSet())
 }
 
-// step is a visit of a walk: at a node, over an edge with an arrowhead there or not.
-type step struct {
-	node int
-	into bool
+// walk looks for open paths, again and again in the same memory.
+type walk struct {
+	g     *Graph
+	opens Set    // colliders that are open: given and its ancestors
+	seen  [2]Set // nodes that were reached, without and with an arrowhead there
+	stack []int  // visits to make: 2·node, + 1 with an arrowhead
 }
 
-// connected are the nodes outside given to which a path from x is open.
-func (g *Graph) connected(x, given Set) Set {
-	opens := g.Ancestors(given) // colliders that are open
-	seen := [2]Set{newSet(g.Len()), newSet(g.Len())}
-	var stack []step
-	visit := func(v int, into bool) {
-		which := 0
-		if into {
-			which = 1
-		}
-		if !seen[which].Has(v) {
-			seen[which].Add(v)
-			stack = append(stack, step{v, into})
-		}
+func (g *Graph) newWalk() *walk {
+	return &walk{g, g.NewSet(), [2]Set{g.NewSet(), g.NewSet()}, nil}
+}
+
+func (w *walk) visit(v, head int) {
+	if !w.seen[head].Has(v) {
+		w.seen[head].Add(v)
+		w.stack = append(w.stack, 2*v+head)
 	}
-	for v := range x.Minus(given).All() {
-		visit(v, false)
+}
+
+func (w *walk) next() (v, head int) {
+	top := w.stack[len(w.stack)-1]
+	w.stack = w.stack[:len(w.stack)-1]
+	return top / 2, top % 2
+}
+
+// separated is Separated in the graph without the directed edges out of mute.
+func (w *walk) separated(x, y, given, mute Set) bool {
+	copy(w.opens, given)
+	for v := range given.All() {
+		w.stack = append(w.stack, 2*v)
 	}
-	for len(stack) > 0 {
-		s := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		if !given.Has(s.node) {
-			for _, c := range g.children[s.node] {
-				visit(c, true)
+	for len(w.stack) > 0 {
+		v, _ := w.next()
+		for _, p := range w.g.parents[v] {
+			if !mute.Has(p) && !w.opens.Has(p) {
+				w.opens.Add(p)
+				w.stack = append(w.stack, 2*p)
 			}
 		}
-		// Towards an arrowhead at this node: it is a collider if one led here.
-		if s.into && !opens.Has(s.node) || !s.into && given.Has(s.node) {
-			continue
-		}
-		for _, p := range g.parents[s.node] {
-			visit(p, false)
-		}
-		for _, o := range g.siblings[s.node] {
-			visit(o, true)
+	}
+	clear(w.seen[0])
+	clear(w.seen[1])
+	for v := range x.All() {
+		if !given.Has(v) {
+			w.visit(v, 0)
 		}
 	}
-	return seen[0].Or(seen[1]).Minus(given)
+	for len(w.stack) > 0 {
+		v, head := w.next()
+		if !given.Has(v) {
+			if y.Has(v) {
+				w.stack = w.stack[:0]
+				return false
+			}
+			if !mute.Has(v) {
+				for _, c := range w.g.children[v] {
+					w.visit(c, 1)
+				}
+			}
+		}
+		// Towards an arrowhead at v: v is a collider if one led here.
+		if head == 1 && !w.opens.Has(v) || head == 0 && given.Has(v) {
+			continue
+		}
+		for _, p := range w.g.parents[v] {
+			if !mute.Has(p) {
+				w.visit(p, 0)
+			}
+		}
+		for _, s := range w.g.siblings[v] {
+			w.visit(s, 1)
+		}
+	}
+	return true
 }

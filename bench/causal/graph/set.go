@@ -3,6 +3,7 @@ package graph
 import (
 	"iter"
 	"math/bits"
+	"slices"
 )
 
 // Set is a set of nodes of one graph. Sets of different graphs do not mix.
@@ -20,7 +21,7 @@ func (s Set) Add(v int) { s[v/64] |= 1 << (v % 64) }
 func (s Set) Remove(v int) { s[v/64] &^= 1 << (v % 64) }
 
 // Clone is a copy that shares nothing.
-func (s Set) Clone() Set { return append(Set(nil), s...) }
+func (s Set) Clone() Set { return slices.Clone(s) }
 
 func (s Set) with(other Set, op func(a, b uint64) uint64) Set {
 	out := make(Set, len(s))
@@ -40,7 +41,14 @@ func (s Set) And(t Set) Set { return s.with(t, func(a, b uint64) uint64 { return
 func (s Set) Minus(t Set) Set { return s.with(t, func(a, b uint64) uint64 { return a &^ b }) }
 
 // Empty says whether there is no member.
-func (s Set) Empty() bool { return s.Len() == 0 }
+func (s Set) Empty() bool {
+	for _, w := range s {
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // Len counts the members.
 func (s Set) Len() int {
@@ -52,13 +60,27 @@ func (s Set) Len() int {
 }
 
 // In says whether every member is one of t.
-func (s Set) In(t Set) bool { return s.Minus(t).Empty() }
+func (s Set) In(t Set) bool {
+	for i, w := range s {
+		if w&^t[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // Meets says whether there is a common member.
-func (s Set) Meets(t Set) bool { return !s.And(t).Empty() }
+func (s Set) Meets(t Set) bool {
+	for i, w := range s {
+		if w&t[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // Equal says whether the members are the same.
-func (s Set) Equal(t Set) bool { return s.In(t) && t.In(s) }
+func (s Set) Equal(t Set) bool { return slices.Equal(s, t) }
 
 // All yields the members in the graph's node order.
 func (s Set) All() iter.Seq[int] {
