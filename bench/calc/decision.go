@@ -19,6 +19,10 @@ type decisionRequest struct {
 	} `json:"queries"`
 }
 
+// maxOutcomes is the most numbers P(outcome | state) that the queries of a request may
+// have, also those that are left out as 0: a reply has a posterior for each outcome.
+const maxOutcomes = 1 << 20
+
 // maxUtility keeps sums of utilities finite.
 const maxUtility = 1e300
 
@@ -45,7 +49,9 @@ type queryReply struct {
 }
 
 func decision(r *decisionRequest, c *checker) plan {
-	r.checkStates(c)
+	if r.checkStates(c); c.fault != nil {
+		return plan{}
+	}
 	problem := decide.Problem{Prior: r.perState(c, pointer("prior"), r.Prior, 0, 1+causal.Slack)}
 	if f := causal.CheckDistribution(problem.Prior, func(...any) []string { return causal.At("prior") }); f != nil {
 		c.engine(f, "")
@@ -58,10 +64,14 @@ func decision(r *decisionRequest, c *checker) plan {
 	}
 	cost := len(r.States) * len(r.Utility.keys)
 	outcomes := make([][]string, len(r.Queries))
+	listed := 0
 	for i := range r.Queries {
-		var q decide.Query
-		q, outcomes[i] = r.query(c, i)
-		problem.Queries = append(problem.Queries, q)
+		outcomes[i] = r.outcomes(i)
+		if listed += len(outcomes[i]) * len(r.States); listed > maxOutcomes {
+			c.note(TooLarge, item("/queries", i), "the limit is %d outcomes in all states", maxOutcomes)
+			return plan{}
+		}
+		problem.Queries = append(problem.Queries, r.query(c, i, outcomes[i]))
 		cost += len(outcomes[i]) * len(r.States) * (len(r.Utility.keys) + 1)
 	}
 	return planned(cost, func() any { return r.reply(decide.Solve(problem), outcomes) })
@@ -71,13 +81,20 @@ func (r *decisionRequest) checkStates(c *checker) {
 	if len(r.States) == 0 {
 		c.bad("/states", "at least one state is required")
 	}
-	seen := map[string]bool{}
-	for i, s := range r.States {
-		if seen[s] {
-			c.bad(item("/states", i), "there are two states of this name")
-		}
-		seen[s] = true
+	if i, twice := causal.Repeated(r.States); twice {
+		c.bad(item("/states", i), "there are two states of this name")
 	}
+}
+
+// outcomes lists what a query may say, in some state.
+func (r *decisionRequest) outcomes(i int) []string {
+	named := map[string]bool{}
+	for _, likelihood := range r.Queries[i].Likelihood {
+		for outcome := range likelihood {
+			named[outcome] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(named))
 }
 
 // perState reads a number for each state.
@@ -99,20 +116,13 @@ func (r *decisionRequest) perState(c *checker, at string, given map[string]float
 	return out
 }
 
-// query reads a query, and the names of its outcomes.
-func (r *decisionRequest) query(c *checker, i int) (q decide.Query, outcomes []string) {
+// query reads a query with these outcomes.
+func (r *decisionRequest) query(c *checker, i int, outcomes []string) (q decide.Query) {
 	given, at := r.Queries[i], item("/queries", i)
 	if given.ID == nil {
 		c.bad(at+"/id", "a name is required")
 	}
 	q.Cost = c.within(at+"/cost", given.Cost, -maxUtility, maxUtility)
-	named := map[string]bool{}
-	for _, s := range r.States {
-		for outcome := range given.Likelihood[s] {
-			named[outcome] = true
-		}
-	}
-	outcomes = slices.Sorted(maps.Keys(named))
 	if len(given.Likelihood) > len(r.States) {
 		c.bad(at+"/likelihood", "there are likelihoods of %d states, and %d states", len(given.Likelihood), len(r.States))
 	}
@@ -136,7 +146,7 @@ func (r *decisionRequest) query(c *checker, i int) (q decide.Query, outcomes []s
 		}
 		q.Likelihood = append(q.Likelihood, row)
 	}
-	return q, outcomes
+	return q
 }
 
 func (r *decisionRequest) reply(report decide.Report, outcomes [][]string) any {

@@ -125,6 +125,9 @@ func posterior(r *struct {
 		c.engine(err, "")
 		return plan{}
 	}
+	if inf.Size() > maxStates {
+		c.note(TooLarge, "/target", "the limit is %d joint states", maxStates)
+	}
 	return plan{inf.Cost(), func() (any, *Error) {
 		table, _, err := inf.Run()
 		if err != nil {
@@ -139,6 +142,9 @@ func posterior(r *struct {
 		}{value}, nil
 	}}
 }
+
+// maxStates is the most joint states that a reply lists.
+const maxStates = 1 << 20
 
 // keyed is a distribution by joint state: the states of the variables, joined with
 // commas.

@@ -4,6 +4,9 @@
 //	bayes/   discrete Bayesian networks: posteriors, interventions, effects; BIF
 //	scm/     structural causal models with finite noise: all three rungs
 //	decide/  decisions, the value of information, bounds, identified sets
+//	graph/   graphs with latent causes: separation, adjustment, front door, instruments
+//	identify/ estimands, witnesses that there is none, counterfactual identification
+//	classes/ equivalence classes of graphs, and what experiments tell them apart
 //
 // All of it is pure: no clock, no randomness, and sums are made in an order that
 // depends on the request alone, so that a question has the same answer, to the bit,
@@ -85,6 +88,19 @@ func Badf(at []string, format string, args ...any) *Fault {
 // Impossible is the fault of a condition with probability 0.
 func Impossible() *Fault {
 	return &Fault{ZeroProbability, nil, "the condition has probability 0"}
+}
+
+// Repeated is the place of the first name in a list that stood there before; ok is
+// false where there is none.
+func Repeated(names []string) (i int, ok bool) {
+	seen := make(map[string]bool, len(names))
+	for i, name := range names {
+		if seen[name] {
+			return i, true
+		}
+		seen[name] = true
+	}
+	return 0, false
 }
 
 // Slack is how far probabilities may be from adding to 1: what printing with six

@@ -52,10 +52,8 @@ func New(nodes []Node) (*Network, error) {
 		if len(v.States) == 0 {
 			return nil, causal.Badf(causal.At("variables", v.Name), "a variable has at least one state")
 		}
-		for s, state := range v.States {
-			if slices.Contains(v.States[:s], state) {
-				return nil, causal.Badf(causal.At("variables", v.Name, s), "there are two states of this name")
-			}
+		if s, twice := causal.Repeated(v.States); twice {
+			return nil, causal.Badf(causal.At("variables", v.Name, s), "there are two states of this name")
 		}
 		n.nodes[i] = node{name: v.Name, states: slices.Clone(v.States)}
 	}
@@ -78,13 +76,13 @@ func (n *Network) connect(i int, v Node) error {
 	self := &n.nodes[i]
 	for k, name := range v.Parents {
 		p, ok := n.index[name]
-		switch {
-		case !ok:
+		if !ok {
 			return causal.Badf(at("parents", k), "there is no variable %q", name)
-		case slices.Contains(self.parents, p):
-			return causal.Badf(at("parents", k), "a parent is named twice")
 		}
 		self.parents = append(self.parents, p)
+	}
+	if k, twice := causal.Repeated(v.Parents); twice {
+		return causal.Badf(at("parents", k), "a parent is named twice")
 	}
 	rows := 1
 	for _, p := range self.parents {
@@ -188,13 +186,13 @@ func (n *Network) Prepare(q Query) (*Inference, error) {
 	ask := n.ask()
 	for i, name := range q.Target {
 		v, ok := n.index[name]
-		switch {
-		case !ok:
+		if !ok {
 			return nil, causal.Badf(causal.At("target", i), "there is no variable %q", name)
-		case slices.Contains(ask.target, v):
-			return nil, causal.Badf(causal.At("target", i), "a target is named twice")
 		}
 		ask.target = append(ask.target, v)
+	}
+	if i, twice := causal.Repeated(q.Target); twice {
+		return nil, causal.Badf(causal.At("target", i), "a target is named twice")
 	}
 	if err := n.states("do", q.Do, ask.do); err != nil {
 		return nil, err
@@ -333,8 +331,11 @@ func (inf *Inference) Cost() float64 {
 	if inf.plan == nil {
 		return 0
 	}
-	return inf.plan.Cost + inf.net.size(inf.ask.target)
+	return inf.plan.Cost + inf.Size()
 }
+
+// Size is the number of joint states of the targets.
+func (inf *Inference) Size() float64 { return inf.net.size(inf.ask.target) }
 
 // size is the number of joint states of variables.
 func (n *Network) size(variables []int) float64 {

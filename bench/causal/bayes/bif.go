@@ -50,6 +50,7 @@ type position struct{ line, column int }
 // bifVariable is a variable, and where its parts stand.
 type bifVariable struct {
 	Node
+	index     map[string]int // of the states
 	at, given position
 	rows      []position // of each row; nil before there is a probability block
 }
@@ -312,10 +313,12 @@ func (p *bifParser) states(v *bifVariable) error {
 	if v.States, err = p.words("a state", "}"); err != nil {
 		return err
 	}
+	if i, twice := causal.Repeated(v.States); twice {
+		return bifFault(at, "variable %q has two states named %q", v.Name, v.States[i])
+	}
+	v.index = make(map[string]int, len(v.States))
 	for i, state := range v.States {
-		if slices.Contains(v.States[:i], state) {
-			return bifFault(at, "variable %q has two states named %q", v.Name, state)
-		}
+		v.index[state] = i
 	}
 	if len(v.States) != count {
 		return bifFault(at, "variable %q has %d states, not %d", v.Name, len(v.States), count)
@@ -444,8 +447,8 @@ func (p *bifParser) row(v *bifVariable) (int, error) {
 	}
 	row := 0
 	for k, name := range v.Parents {
-		i := slices.Index(p.byName[name].States, states[k])
-		if i < 0 {
+		i, ok := p.byName[name].index[states[k]]
+		if !ok {
 			return 0, bifFault(at, "variable %q has no state %q", name, states[k])
 		}
 		row = row*len(p.byName[name].States) + i

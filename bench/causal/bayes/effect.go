@@ -139,7 +139,7 @@ func (n *Network) treated(x, y int) *question {
 func (n *Network) mediators(names []string, x, y int) ([]bool, error) {
 	marked := make([]bool, len(n.nodes))
 	if names == nil {
-		after, before := n.descendants(x, nil), n.ancestors(y, nil)
+		after, before := n.descendants(n.only(x), nil), n.ancestors(n.only(y), nil)
 		for v := range marked {
 			marked[v] = after[v] && before[v] && v != x && v != y
 		}
@@ -168,17 +168,14 @@ func (n *Network) mediators(names []string, x, y int) ([]bool, error) {
 // at once, and a network does not say how one noise acts in both. Nor is an answer
 // given where a path leaves the mediators and enters them again.
 func (n *Network) directly(m []bool, x, y int) ([]bool, error) {
-	reached, reaching := n.descendants(x, m), n.ancestors(y, m)
-	fromX, toY := n.descendants(x, nil), n.ancestors(y, nil)
-	leaving, entering := make([]bool, len(n.nodes)), make([]bool, len(n.nodes)) // of mediators between x and y
+	reached, reaching := n.descendants(n.only(x), m), n.ancestors(n.only(y), m)
+	fromX, toY := n.descendants(n.only(x), nil), n.ancestors(n.only(y), nil)
+	used, between := make([]bool, len(n.nodes)), make([]bool, len(n.nodes))
 	for v, is := range m {
-		if is && toY[v] {
-			union(entering, n.ancestors(v, nil))
-			if fromX[v] {
-				union(leaving, n.descendants(v, nil))
-			}
-		}
+		used[v] = is && toY[v]
+		between[v] = used[v] && fromX[v]
 	}
+	entering, leaving := n.ancestors(used, nil), n.descendants(between, nil)
 	direct := make([]bool, len(n.nodes))
 	for v := range n.nodes {
 		direct[v] = reached[v] && reaching[v] && !m[v] && v != x
@@ -189,34 +186,34 @@ func (n *Network) directly(m []bool, x, y int) ([]bool, error) {
 	return direct, nil
 }
 
-func union(into, more []bool) {
-	for v, is := range more {
-		into[v] = into[v] || is
-	}
-}
-
-// descendants marks v and what it leads to, on paths that do not enter what is
-// blocked.
-func (n *Network) descendants(v int, blocked []bool) []bool {
+// only marks one variable.
+func (n *Network) only(v int) []bool {
 	marked := make([]bool, len(n.nodes))
 	marked[v] = true
-	for _, w := range n.order {
-		if blocked == nil || !blocked[w] {
-			marked[w] = marked[w] || slices.ContainsFunc(n.nodes[w].parents, func(p int) bool { return marked[p] })
+	return marked
+}
+
+// descendants marks variables and what they lead to, on paths that do not enter what
+// is blocked.
+func (n *Network) descendants(of, blocked []bool) []bool {
+	marked := slices.Clone(of)
+	for _, v := range n.order {
+		if blocked == nil || !blocked[v] {
+			marked[v] = marked[v] || slices.ContainsFunc(n.nodes[v].parents, func(p int) bool { return marked[p] })
 		}
 	}
 	return marked
 }
 
-// ancestors marks v and what leads to it, on paths that do not enter what is blocked.
-func (n *Network) ancestors(v int, blocked []bool) []bool {
-	marked := make([]bool, len(n.nodes))
-	marked[v] = true
-	for _, w := range slices.Backward(n.order) {
-		if !marked[w] {
+// ancestors marks variables and what leads to them, on paths that do not enter what is
+// blocked.
+func (n *Network) ancestors(of, blocked []bool) []bool {
+	marked := slices.Clone(of)
+	for _, v := range slices.Backward(n.order) {
+		if !marked[v] {
 			continue
 		}
-		for _, p := range n.nodes[w].parents {
+		for _, p := range n.nodes[v].parents {
 			marked[p] = marked[p] || blocked == nil || !blocked[p]
 		}
 	}

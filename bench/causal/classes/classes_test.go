@@ -42,7 +42,7 @@ func TestFaults(t *testing.T) {
 	}
 	_, err := NewDAG(3, "dag", []Edge{{0, 1}, {1, 2}, {2, 0}})
 	var fault *causal.Fault
-	if !errors.As(err, &fault) || fault.Kind != causal.Cyclic || strings.Join(fault.At, "/") != "dag" {
+	if !errors.As(err, &fault) || fault.Kind != causal.Cyclic || strings.Join(fault.At, "/") != "dag/2" {
 		t.Errorf("a cycle: %v", err)
 	}
 }

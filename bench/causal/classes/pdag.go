@@ -7,7 +7,6 @@ package classes
 
 import (
 	"slices"
-	"strconv"
 
 	"assay/bench/causal"
 )
@@ -171,6 +170,25 @@ func (p *PDAG) order() (order []int, on int, ok bool) {
 	})
 }
 
+// leads says whether arrows lead from a to b.
+func (p *PDAG) leads(a, b int) bool {
+	seen, stack := make([]bool, p.n), []int{a}
+	for len(stack) > 0 {
+		v := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if v == b {
+			return true
+		}
+		for u := range p.n {
+			if p.at(v, u) == out && !seen[u] {
+				seen[u] = true
+				stack = append(stack, u)
+			}
+		}
+	}
+	return false
+}
+
 // NewDAG makes a DAG. Its errors are a *causal.Fault with places in {field: []}.
 func NewDAG(n int, field string, arrows []Edge) (*PDAG, error) {
 	p, err := NewPDAG(n, arrows, nil)
@@ -180,7 +198,8 @@ func NewDAG(n int, field string, arrows []Edge) (*PDAG, error) {
 		return nil, fault
 	}
 	if _, on, ok := p.order(); !ok {
-		return nil, &causal.Fault{Kind: causal.Cyclic, At: causal.At(field), Message: "node " + strconv.Itoa(on+1) + " is its own ancestor"}
+		closes := func(e Edge) bool { return e[1] == on && p.leads(on, e[0]) }
+		return nil, &causal.Fault{Kind: causal.Cyclic, At: causal.At(field, slices.IndexFunc(arrows, closes)), Message: "the arrow closes a cycle"}
 	}
 	return p, nil
 }

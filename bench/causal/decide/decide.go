@@ -76,7 +76,7 @@ func Choose(p []float64, utility [][]float64) Choice {
 		}
 	}
 	for a, e := range c.Expected {
-		if e >= c.Utility-Tie*scale {
+		if c.Utility-e <= Tie*scale {
 			c.Optimal = append(c.Optimal, a)
 		}
 	}
@@ -141,7 +141,7 @@ func outcomes(prior []float64, likelihood [][]float64) []Outcome {
 func update(prior, likelihood []float64) (posterior []float64, p float64) {
 	posterior = make([]float64, len(prior))
 	for s := range prior {
-		posterior[s] = prior[s] * likelihood[s]
+		posterior[s] = float64(prior[s] * likelihood[s])
 		p += posterior[s]
 	}
 	if p == 0 {

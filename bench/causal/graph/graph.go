@@ -7,7 +7,6 @@
 package graph
 
 import (
-	"fmt"
 	"slices"
 
 	"assay/bench/causal"
@@ -84,7 +83,9 @@ func build(names []string, directed, bidirected [][2]int) (*Graph, error) {
 	}
 	order, on, ok := causal.TopologicalOrder(n, g.Parents)
 	if !ok {
-		return nil, &causal.Fault{Kind: causal.Cyclic, At: causal.At("directed"), Message: fmt.Sprintf("%q is its own ancestor", names[on])}
+		below := g.Descendants(g.NewSet(on))
+		i := slices.IndexFunc(directed, func(e [2]int) bool { return e[1] == on && below.Has(e[0]) })
+		return nil, &causal.Fault{Kind: causal.Cyclic, At: causal.At("directed", i), Message: "the edge closes a cycle"}
 	}
 	g.order = order
 	return g, nil

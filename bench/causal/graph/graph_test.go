@@ -32,9 +32,9 @@ func TestFaults(t *testing.T) {
 		"unknown from":   {[]string{"a"}, [][2]string{{"b", "a"}}, nil, causal.Invalid, "directed/0/0"},
 		"unknown to":     {[]string{"a", "b"}, [][2]string{{"a", "b"}, {"a", "c"}}, nil, causal.Invalid, "directed/1/1"},
 		"unknown end":    {[]string{"a"}, nil, [][2]string{{"a", "c"}}, causal.Invalid, "bidirected/0/1"},
-		"loop":           {[]string{"a"}, [][2]string{{"a", "a"}}, nil, causal.Cyclic, "directed"},
+		"loop":           {[]string{"a"}, [][2]string{{"a", "a"}}, nil, causal.Cyclic, "directed/0"},
 		"two-way loop":   {[]string{"a"}, nil, [][2]string{{"a", "a"}}, causal.Invalid, "bidirected/0"},
-		"cycle of three": {[]string{"a", "b", "c"}, [][2]string{{"a", "b"}, {"b", "c"}, {"c", "a"}}, nil, causal.Cyclic, "directed"},
+		"cycle of three": {[]string{"a", "b", "c"}, [][2]string{{"a", "b"}, {"b", "c"}, {"c", "a"}}, nil, causal.Cyclic, "directed/2"},
 	} {
 		_, err := graph.New(tc.names, tc.directed, tc.bidirected)
 		var fault *causal.Fault

@@ -120,20 +120,14 @@ func drawQuery(t *rapid.T, g *graph.Graph) Query {
 // What is identifiable is what the model itself answers, by intervention on the
 // network with its latent roots; what is not has a witness.
 func TestIdentifyIsTheTruth(t *testing.T) {
-	identified, refuted, conditional := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		g := graphtest.Draw(t, 5)
 		q := drawQuery(t, g)
 		e, hedge := Identify(g, q)
 		if hedge != nil {
-			refuted++
-			if !hedge.reduced.Given.Empty() {
-				conditional++
-			}
 			checkWitness(t, "drawn", g, q, hedge)
 			return
 		}
-		identified++
 		net, states := graphtest.DrawModel(t, g)
 		joint := &Joint{States: states, Marginal: func(vars []int) []float64 {
 			table, err := net.Joint(g.Names(g.NewSet(vars...))...)
@@ -166,8 +160,4 @@ func TestIdentifyIsTheTruth(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d identifiable, %d not, of these %d with conditions", identified, refuted, conditional)
-	if identified == 0 || conditional == 0 {
-		t.Errorf("%d identifiable, %d not, of these %d with conditions: one kind was not tried", identified, refuted, conditional)
-	}
 }

@@ -16,7 +16,7 @@ func (t *twin) eliminate() (*sum, error) {
 		p.Factors = append(p.Factors, t.factor(f))
 		if f.other != none {
 			size := t.size(p.Factors[len(p.Factors)-1].Vars)
-			cost += size + t.combinations(f)*float64(len(f.node.tables))
+			cost += size + float64(t.combinations(f)*float64(len(f.node.tables)))
 			cells += size
 		}
 	}

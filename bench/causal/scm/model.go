@@ -13,12 +13,14 @@
 package scm
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
 
 	"assay/bench/causal"
 	"assay/bench/causal/bayes"
+	"assay/bench/causal/elim"
 )
 
 // Node is a variable and its mechanism.
@@ -78,13 +80,13 @@ func New(nodes []Node, latent []string) (*Model, error) {
 	for i, v := range nodes {
 		for k, name := range v.Parents {
 			p, ok := index[name]
-			switch {
-			case !ok:
+			if !ok {
 				return nil, causal.Badf(causal.At("nodes", i, "parents", k), "there is no node %q", name)
-			case slices.Contains(parents[i], p):
-				return nil, causal.Badf(causal.At("nodes", i, "parents", k), "a parent is named twice")
 			}
 			parents[i] = append(parents[i], p)
+		}
+		if k, twice := causal.Repeated(v.Parents); twice {
+			return nil, causal.Badf(causal.At("nodes", i, "parents", k), "a parent is named twice")
 		}
 	}
 	order, on, ok := causal.TopologicalOrder(len(nodes), func(v int) []int { return parents[v] })
@@ -96,6 +98,7 @@ func New(nodes []Node, latent []string) (*Model, error) {
 		place[i] = k
 	}
 	m := &Model{nodes: make([]node, len(nodes)), index: make(map[string]int, len(nodes))}
+	cells := 0
 	for i, v := range nodes {
 		self := &m.nodes[place[i]]
 		self.name, self.card, self.tables, self.rows = v.Name, cards[i], v.Tables, 1
@@ -110,6 +113,9 @@ func New(nodes []Node, latent []string) (*Model, error) {
 			if len(t.Values) != self.rows {
 				return nil, causal.Badf(causal.At("nodes", i, "tables", k, "table"), "want a value for each combination of the parents' values, not %d", len(t.Values))
 			}
+		}
+		if cells += self.rows * self.card; cells > elim.MaxCells {
+			return nil, &causal.Fault{Kind: causal.TooLarge, At: causal.At("nodes"), Message: fmt.Sprintf("the mechanisms have more than %d entries", elim.MaxCells)}
 		}
 		self.mix()
 		m.index[v.Name] = place[i]
@@ -131,7 +137,7 @@ func cardOf(i int, v Node) (int, error) {
 			case x < 0:
 				return 0, causal.Badf(causal.At("nodes", i, "tables", k, "table", r), "values are whole numbers from 0")
 			case x >= MaxValues:
-				return 0, &causal.Fault{Kind: causal.TooLarge, At: causal.At("nodes", i, "tables", k, "table", r), Message: "a node has at most 4096 values"}
+				return 0, &causal.Fault{Kind: causal.TooLarge, At: causal.At("nodes", i, "tables", k, "table", r), Message: fmt.Sprintf("a node has at most %d values", MaxValues)}
 			}
 			card = max(card, x+1)
 		}
