@@ -87,6 +87,16 @@ func TestGraphLimits(t *testing.T) {
 	if got := string(Answer([]byte(`{"op":"adjustment","criterion":"backdoor","set":[],`+graph+`}`), DefaultLimits)); !strings.Contains(got, `"valid":true`) {
 		t.Errorf("one set of a large graph: %s", got)
 	}
+	// A treatment, and 13 outcomes each of which a common cause joins to the next.
+	chain := []string{`["X",` + nodes[0] + `]`}
+	for i := range 12 {
+		chain = append(chain, `[`+nodes[i]+`,`+nodes[i+1]+`]`)
+	}
+	outcome := strings.Join(nodes[:13], ",")
+	line := `{"op":"identify","nodes":["X",` + outcome + `],"directed":[["X",` + nodes[12] + `]],"bidirected":[` + strings.Join(chain, ",") + `],"do":"X","outcome":[` + outcome + `]}`
+	if got := string(Answer([]byte(line), DefaultLimits)); !strings.Contains(got, `"identifiable":false,"witness":null,"unavailable":"too_large"`) {
+		t.Errorf("a proof about 14 variables: %s", got)
+	}
 	want := `"class_size":2432902008176640000` // 20!
 	if got := string(Answer([]byte(`{"op":"essential_graph","n":20,"dag":[`+strings.Join(complete, ",")+`]}`), DefaultLimits)); !strings.Contains(got, want) {
 		t.Errorf("a large class: %s", got)

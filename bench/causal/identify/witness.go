@@ -347,52 +347,49 @@ func (c *circuit) share(q Query, w int) []wire {
 	one := c.g.NewSet(w)
 	others := q.Given.Minus(one)
 	path := openPath(c.g.WithoutIn(q.Do).WithoutOut(one), w, q.Outcome, q.Do, others)
-	reads := make([][]wire, len(path)) // of the bit at each place of the path
-	bits := make([]wire, len(path))
-	// Tails first: a bit is made once all that it reads is.
-	for i, s := range path {
-		if i > 0 && s.back == both {
+	reads := make([][]wire, len(path)) // of the bit at each place
+	for i, p := range path {
+		if p.back == both {
 			r := c.root()
-			reads[i-1] = append(reads[i-1], r)
-			reads[i] = append(reads[i], r)
+			reads[i-1], reads[i] = append(reads[i-1], r), append(reads[i], r)
 		}
 	}
-	made := make([]bool, len(path))
-	var build func(i int) wire
-	build = func(i int) wire {
-		if made[i] {
-			return bits[i]
+	made := make([]*wire, len(path))
+	var bitAt func(i int) wire // the bit at a place, after those that it reads
+	bitAt = func(i int) wire {
+		if made[i] != nil {
+			return *made[i]
 		}
-		made[i] = true
 		if i > 0 && path[i].back == into {
-			reads[i] = append(reads[i], build(i-1))
+			reads[i] = append(reads[i], bitAt(i-1))
 		}
 		if i+1 < len(path) && path[i+1].back == out {
-			reads[i] = append(reads[i], build(i+1))
+			reads[i] = append(reads[i], bitAt(i+1))
 		}
-		if i > 0 { // w's own bit is the caller's
-			noise := wireNoise
-			if len(reads[i]) == 0 {
-				noise = fair
-			}
-			bits[i] = c.add(path[i].node, noise, reads[i]...)
+		noise := wireNoise
+		if len(reads[i]) == 0 {
+			noise = fair
 		}
-		return bits[i]
+		bit := c.add(path[i].node, noise, reads[i]...)
+		made[i] = &bit
+		return bit
 	}
-	for i := range path {
-		build(i)
-		collider := i > 0 && i+1 < len(path) && path[i].back != out && path[i+1].back != into
-		if !collider {
-			continue
+	next := slices.Repeat([]int{-1}, c.g.Len())
+	towards(c.g, others, c.g.All().Minus(q.Do).Minus(one), next)
+	for i := 1; i < len(path); i++ {
+		from := bitAt(i)
+		if i+1 == len(path) || path[i].back == out || path[i+1].back == into {
+			continue // no collider
 		}
-		next := slices.Repeat([]int{-1}, c.g.Len())
-		towards(c.g, others, c.g.All().Minus(q.Do).Minus(one), next)
-		for v, from := path[i].node, bits[i]; !others.Has(v); {
+		for v := path[i].node; !others.Has(v); {
 			v = next[v]
 			from = c.add(v, wireNoise, from)
 		}
 	}
-	return reads[0]
+	if path[1].back == out {
+		reads[0] = append(reads[0], bitAt(1))
+	}
+	return reads[0] // w has its bit already
 }
 
 // How the edge to a place of a path from the place before it looks.
