@@ -14,8 +14,8 @@ import (
 	"assay/bench/causal/identify"
 )
 
-// largeProof is why an effect that is not identifiable comes without its witness.
-const largeProof = "too_large"
+// tooLargeToShow is why an estimand or a witness is left out.
+const tooLargeToShow = "too_large"
 
 // maxProof is the most that a witness may cost, in steps.
 const maxProof = 1e8
@@ -37,12 +37,19 @@ func identifyEffect(r *struct {
 	c.apart(g, "/outcome", r.Outcome, q.Do)
 	c.apart(g, "/given", r.Given, q.Do.Or(q.Outcome))
 	return plan{identifyCost(g), func() (any, *Error) {
-		e, hedge := identify.Identify(g, q)
+		e, hedge, err := identify.Identify(g, q)
 		if hedge == nil {
-			return struct {
-				Identifiable bool   `json:"identifiable"`
-				Estimand     string `json:"estimand"`
-			}{true, e.String()}, nil
+			var out struct {
+				Identifiable bool    `json:"identifiable"`
+				Estimand     *string `json:"estimand"`
+				unknown
+			}
+			out.Identifiable, out.unknown = true, because(err == nil, tooLargeToShow)
+			if err == nil {
+				text := e.String()
+				out.Estimand = &text
+			}
+			return out, nil
 		}
 		var out struct {
 			Identifiable bool              `json:"identifiable"`
@@ -51,18 +58,15 @@ func identifyEffect(r *struct {
 		}
 		proof := hedge.Prove(g, q)
 		if proof.Cost() > maxProof {
-			out.unknown = unknown{largeProof}
+			out.unknown = unknown{tooLargeToShow}
 			return out, nil
 		}
-		w, err := proof.Witness()
+		out.Witness, err = proof.Witness()
 		if errors.Is(err, causal.ErrTooLarge) {
-			out.unknown = unknown{largeProof}
-			return out, nil
-		}
-		if err != nil {
+			out.unknown = unknown{tooLargeToShow}
+		} else if err != nil {
 			return nil, faultOf(err, "")
 		}
-		out.Witness = w
 		return out, nil
 	}}
 }
@@ -124,9 +128,13 @@ func estimate(r *struct {
 	if c.fault != nil {
 		return plan{}
 	}
-	e, hedge := identify.Identify(g, q)
-	if hedge != nil {
+	e, hedge, err := identify.Identify(g, q)
+	switch {
+	case hedge != nil:
 		return planned(0, func() any { return notIdentifiable })
+	case err != nil:
+		c.engine(err, "")
+		return plan{}
 	}
 	cost := identifyCost(g) + e.Cost(states)
 	marginals := map[string]*bayes.Inference{}

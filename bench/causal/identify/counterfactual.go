@@ -318,6 +318,6 @@ func (f factor) consistent() bool {
 
 // observable says whether P(V) gives the factor, if it is consistent.
 func (f factor) observable(g *graph.Graph) bool {
-	_, hedge := Identify(g, Query{g.All().Minus(f.variables), f.variables, g.NewSet()})
+	_, hedge, _ := Identify(g, Query{g.All().Minus(f.variables), f.variables, g.NewSet()})
 	return hedge == nil
 }

@@ -34,19 +34,22 @@ type Hedge struct {
 }
 
 // Identify finds the estimand, or else the hedge: it is complete (ID and IDC of
-// Shpitser and Pearl, in the form of Tian's c-factors).
-func Identify(g *graph.Graph, q Query) (*Estimand, *Hedge) {
+// Shpitser and Pearl, in the form of Tian's c-factors). The error is
+// causal.ErrTooLarge: the query is identifiable, but by a formula that is too long.
+func Identify(g *graph.Graph, q Query) (*Estimand, *Hedge, error) {
 	reduced := reduce(g, q)
 	joint := Query{Do: reduced.Do, Outcome: reduced.Outcome.Or(reduced.Given)}
-	term, hedge := effect(g, joint)
+	term, hedge, err := effect(g, joint)
 	if hedge != nil {
 		hedge.reduced = reduced
-		return nil, hedge
+	}
+	if hedge != nil || err != nil {
+		return nil, hedge, err
 	}
 	if !reduced.Given.Empty() {
 		term = quotient(g, term, sum(g, reduced.Outcome, term))
 	}
-	return &Estimand{g, q, term}, nil
+	return &Estimand{g, q, term}, nil, nil
 }
 
 // reduce moves conditions to interventions as long as the second rule of do-calculus
@@ -69,22 +72,75 @@ func reduce(g *graph.Graph, q Query) Query {
 }
 
 // effect is P(Outcome | do(Do)).
-func effect(g *graph.Graph, q Query) (Term, *Hedge) {
+func effect(g *graph.Graph, q Query) (Term, *Hedge, error) {
 	all := g.Ancestors(q.Outcome) // the rest plays no part
 	needed := g.AncestorsIn(q.Outcome, all.Minus(q.Do))
-	var parts []Term
-	for _, inner := range g.Districts(needed) {
-		for v := range inner.All() {
-			outer := g.District(v, all)
-			f, hedge := within(g, inner, outer, observed(g, outer, all))
-			if hedge != nil {
-				return nil, hedge
-			}
-			parts = append(parts, f)
-			break
+	inner := g.Districts(needed)
+	steps := make([][]step, len(inner))
+	for i, d := range inner {
+		var hedge *Hedge
+		if steps[i], hedge = narrow(g, d, all); hedge != nil {
+			return nil, hedge, nil
 		}
 	}
-	return sum(g, needed.Minus(q.Outcome), product(parts...)), nil
+	var parts []Term
+	for i, d := range inner {
+		f, err := within(g, d, all, steps[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		parts = append(parts, f)
+	}
+	return sum(g, needed.Minus(q.Outcome), product(parts...)), nil, nil
+}
+
+// step goes to the c-component, in the set where one is, that holds the one looked
+// for, and on to the latter's ancestors in it.
+type step struct{ district, ancestors graph.Set }
+
+// narrow finds the way from the ancestral set all to inner, a c-component of a part
+// of it: by c-components and ancestors in turn.
+func narrow(g *graph.Graph, inner, all graph.Set) ([]step, *Hedge) {
+	var steps []step
+	for at := all; ; {
+		s := step{district: districtOf(g, inner, at)}
+		s.ancestors = g.AncestorsIn(inner, s.district)
+		steps = append(steps, s)
+		if s.ancestors.Equal(inner) {
+			return steps, nil
+		}
+		if s.ancestors.Equal(s.district) {
+			return nil, &Hedge{Inner: inner, Outer: s.district}
+		}
+		at = s.ancestors
+	}
+}
+
+// districtOf is the c-component of the subgraph over in that holds inner.
+func districtOf(g *graph.Graph, inner, in graph.Set) graph.Set {
+	for v := range inner.All() {
+		return g.District(v, in)
+	}
+	panic("identify: an empty c-component")
+}
+
+// maxParts is the most parts that a formula may have while it is made.
+const maxParts = 100_000
+
+// within makes Q[inner] by the steps from the ancestral set all.
+func within(g *graph.Graph, inner, all graph.Set, steps []step) (Term, error) {
+	q := observed(g, steps[0].district, all)
+	for i, s := range steps {
+		if i > 0 {
+			from := steps[i-1].ancestors
+			if 2*size(q)*s.district.Len() > maxParts {
+				return nil, &causal.Fault{Kind: causal.TooLarge, Message: "the formula is too long"}
+			}
+			q = component(g, s.district, from, q)
+		}
+		q = sum(g, s.district.Minus(s.ancestors), q)
+	}
+	return q, nil
 }
 
 // observed is Q[district], the distribution of a c-component under an intervention
@@ -106,26 +162,6 @@ func observed(g *graph.Graph, district, all graph.Set) Term {
 		}
 	}
 	return product(parts...)
-}
-
-// within makes Q[inner] of q = Q[outer], where inner is a c-component of a part of
-// outer.
-func within(g *graph.Graph, inner, outer graph.Set, q Term) (Term, *Hedge) {
-	for {
-		up := g.AncestorsIn(inner, outer)
-		if up.Equal(inner) {
-			return sum(g, outer.Minus(inner), q), nil
-		}
-		if up.Equal(outer) {
-			return nil, &Hedge{Inner: inner, Outer: outer}
-		}
-		q = sum(g, outer.Minus(up), q)
-		for v := range inner.All() {
-			outer = g.District(v, up)
-			break
-		}
-		q = component(g, outer, up, q)
-	}
 }
 
 // component makes Q[district] of q = Q[all], whose c-component it is: each member

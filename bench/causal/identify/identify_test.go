@@ -1,13 +1,17 @@
 package identify
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"assay/bench/causal"
 	"assay/bench/causal/bayes"
 	"assay/bench/causal/graph"
 	"assay/bench/causal/graph/graphtest"
@@ -25,9 +29,9 @@ func TestFormulas(t *testing.T) {
 		"napkin": {"W -> Z; Z -> X; X -> Y; W <-> X; W <-> Y", "X", "Y", "", "(sum_{W} P(W) P(X|W,Z) P(Y|W,Z,X)) / (sum_{W} P(W) P(X|W,Z))"},
 	} {
 		g := graphtest.Parse(t, tc.graph)
-		e, hedge := Identify(g, Query{graphtest.Set(t, g, tc.do), graphtest.Set(t, g, tc.outcome), graphtest.Set(t, g, tc.given)})
-		if hedge != nil {
-			t.Errorf("%s: not identifiable", name)
+		e, hedge, err := Identify(g, Query{graphtest.Set(t, g, tc.do), graphtest.Set(t, g, tc.outcome), graphtest.Set(t, g, tc.given)})
+		if hedge != nil || err != nil {
+			t.Errorf("%s: not identifiable, or %v", name, err)
 		} else if e.String() != tc.want {
 			t.Errorf("%s: %s\nwant %s", name, e, tc.want)
 		}
@@ -48,9 +52,9 @@ func TestHedges(t *testing.T) {
 	} {
 		g := graphtest.Parse(t, tc.graph)
 		q := Query{graphtest.Set(t, g, tc.do), graphtest.Set(t, g, tc.outcome), graphtest.Set(t, g, tc.given)}
-		e, hedge := Identify(g, q)
+		e, hedge, err := Identify(g, q)
 		if hedge == nil {
-			t.Errorf("%s: %s", name, e)
+			t.Errorf("%s: %s, %v", name, e, err)
 			continue
 		}
 		checkWitness(t, name, g, q, hedge)
@@ -123,7 +127,10 @@ func TestIdentifyIsTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := graphtest.Draw(t, 5)
 		q := drawQuery(t, g)
-		e, hedge := Identify(g, q)
+		e, hedge, err := Identify(g, q)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if hedge != nil {
 			checkWitness(t, "drawn", g, q, hedge)
 			return
@@ -160,4 +167,22 @@ func TestIdentifyIsTheTruth(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Each step of a long way to the outcome writes the formula before it several times;
+// it is cut off before it takes the memory.
+func TestLongFormulas(t *testing.T) {
+	for steps, tooLong := range map[int]bool{1: false, 2: false, 30: true} {
+		edges, do := []string{"X -> Y", "C0 -> X"}, "X"
+		for i := range steps {
+			n, c := fmt.Sprint("N", i), fmt.Sprint("C", i)
+			edges = append(edges, n+" -> Y", n+" <-> "+c, c+" <-> Y", fmt.Sprintf("C%d -> %s", i+1, n))
+			do += " " + n
+		}
+		g := graphtest.Parse(t, strings.Join(edges, ";"))
+		_, hedge, err := Identify(g, Query{graphtest.Set(t, g, do), graphtest.Set(t, g, "Y"), g.NewSet()})
+		if hedge != nil || errors.Is(err, causal.ErrTooLarge) != tooLong {
+			t.Errorf("%d steps: hedge %v, %v", steps, hedge, err)
+		}
+	}
 }

@@ -124,6 +124,22 @@ func quotient(g *graph.Graph, over, under Term) Term {
 	return Quotient{product(above...), product(below...)}
 }
 
+// size counts the parts of a term.
+func size(t Term) int {
+	n := 1
+	switch t := t.(type) {
+	case Sum:
+		n += size(t.Of)
+	case Quotient:
+		n += size(t.Over) + size(t.Under)
+	case Product:
+		for _, f := range t {
+			n += size(f)
+		}
+	}
+	return n
+}
+
 func same(a, b Term) bool {
 	switch a := a.(type) {
 	case Prob:

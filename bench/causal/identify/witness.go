@@ -193,12 +193,7 @@ func (h *Hedge) smallest(g *graph.Graph) *Hedge {
 		for _, inner := range g.Districts(left) {
 			outer := h.Outer
 			for {
-				up := g.AncestorsIn(inner, outer)
-				next := up
-				for u := range inner.All() {
-					next = g.District(u, up)
-					break
-				}
+				next := districtOf(g, inner, g.AncestorsIn(inner, outer))
 				if next.Equal(outer) {
 					break
 				}
