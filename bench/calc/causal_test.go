@@ -104,6 +104,37 @@ func TestCausalErrors(t *testing.T) {
 	}
 }
 
+// What a request may list, and make of it, is limited whatever it costs.
+func TestCausalLimits(t *testing.T) {
+	var variables, cpts, targets []string
+	for i := range 21 {
+		variables, targets = append(variables, fmt.Sprintf(`"v%d":["t","f"]`, i)), append(targets, fmt.Sprintf(`"v%d"`, i))
+		cpts = append(cpts, fmt.Sprintf(`"v%d":{"rows":[[0.5,0.5]]}`, i))
+	}
+	var prior, outcomes, states []string
+	for i := range 1025 {
+		states, prior = append(states, fmt.Sprintf(`"s%d"`, i)), append(prior, fmt.Sprintf(`"s%d":%v`, i, 1.0/1025))
+		outcomes = append(outcomes, fmt.Sprintf(`"s%d":{"o%d":1}`, i, i))
+	}
+	list := func(parts []string) string { return strings.Join(parts, ",") }
+	// A node of 4,096 values with two such parents has 2^24 rows, more than a line may
+	// list; one with a single parent has 2^12 rows of 2^12 values, 2^24 entries.
+	wide := strings.Repeat(",4095", 4096)[1:]
+	node := func(name, parents, table string) string {
+		return fmt.Sprintf(`{"name":"%s","parents":[%s],"tables":[{"p":1,"table":[%s]}]}`, name, parents, table)
+	}
+	for name, tc := range map[string]struct{ line, pointer string }{
+		"joint states": {fmt.Sprintf(`{"op":"posterior","target":[%s],"network":{"variables":{%s},"cpts":{%s}}}`, list(targets), list(variables), list(cpts)), "/target"},
+		"outcomes":     {fmt.Sprintf(`{"op":"decision","states":[%s],"prior":{%s},"utility":{"a":{%s}},"queries":[{"id":"q","cost":1,"likelihood":{%s}}]}`, list(states), list(prior), list(prior), list(outcomes)), "/queries/0"},
+		"mechanisms":   {fmt.Sprintf(`{"op":"scm","rung":1,"target":{"a":1},"nodes":[%s,%s,%s,%s]}`, node("a", "", "4095"), node("b", `"a"`, wide), node("c", `"b"`, wide), node("d", `"c"`, wide)), "/nodes"},
+	} {
+		reply := string(Answer([]byte(tc.line), DefaultLimits))
+		if want := `"code":"too_large","pointer":"` + tc.pointer + `"`; !strings.Contains(reply, want) {
+			t.Errorf("%s: %.300s\nwant %s", name, reply, want)
+		}
+	}
+}
+
 // In what order variables are listed makes no difference, not in the last bit.
 func TestListingOrder(t *testing.T) {
 	const head, tail = `{"op":"posterior","target":"C","evidence":{"A":"t"},"network":{`, `}}`

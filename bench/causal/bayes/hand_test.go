@@ -218,6 +218,12 @@ func TestManyFindings(t *testing.T) {
 	if err != nil || math.Abs(got.P[0]-0.75) > 1e-12 { // .3 against .1
 		t.Errorf("%v, %v; want 0.75", got.P, err)
 	}
+	// Nor do likelihoods that are tiny each: 3:1, 3:1 and 1:3.
+	coins := []Node{{"A", yesNo, nil, [][]float64{{0.5, 0.5}}}, {"B", yesNo, []string{"A"}, [][]float64{{1, 0}, {0, 1}}}, {"C", yesNo, []string{"B"}, [][]float64{{1, 0}, {0, 1}}}}
+	got, err = mustNew(t, coins).Posterior(Query{Target: []string{"B"}, Virtual: map[string][]float64{"A": {3e-200, 1e-200}, "B": {3e-200, 1e-200}, "C": {1e-200, 3e-200}}})
+	if err != nil || math.Abs(got.P[0]-0.75) > 1e-12 {
+		t.Errorf("%v, %v; want 0.75", got.P, err)
+	}
 }
 
 // What costs too much is refused before any work; a network beyond enumeration is not.

@@ -114,6 +114,7 @@ func TestIdentifiedSet(t *testing.T) {
 		{[]float64{0.5, 0.44, 0.06}, []int{0, 1, 2}},
 		{[]float64{0.5, 0.03, 0.47}, []int{0, 2}},
 		{[]float64{0.91, 0.045, 0.045}, []int{0, 1, 2}},           // the last two tie
+		{[]float64{0.91, 0.1 - 0.055, 0.045}, []int{0, 1, 2}},     // also with rounding
 		{[]float64{0.25, 0.25, 0.25, 0.25, 0}, []int{0, 1, 2, 3}}, // but not what is refuted
 		{[]float64{1}, []int{0}},
 		{[]float64{0.1 + 0.2, 0.65, 0.05 - 1e-17}, []int{0, 1}}, // .95, whatever the rounding

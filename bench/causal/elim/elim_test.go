@@ -3,6 +3,7 @@ package elim
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -113,6 +114,50 @@ func TestSum(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Of two orders the cheaper one is taken; neither is the cheaper one always.
+func TestCheaperOrder(t *testing.T) {
+	wins := [2]int{}
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 50 {
+		p := &Problem{}
+		for v := range 30 {
+			p.Cards = append(p.Cards, 2+r.IntN(5))
+			if v >= 2 {
+				a, b := r.IntN(v), r.IntN(v-1)
+				if b >= a {
+					b++
+				}
+				p.Factors = append(p.Factors, Factor{Vars: []int{a, b, v}})
+			}
+		}
+		plan, err := p.Plan()
+		if errors.Is(err, causal.ErrTooLarge) {
+			continue
+		}
+		scopes, vars, node := make([][]int, len(p.Factors)), make([]int, 30), make([]int, 30)
+		for i, f := range p.Factors {
+			scopes[i] = p.free(f)
+		}
+		for v := range vars {
+			vars[v], node[v] = v, v
+		}
+		fill := p.simulate(newPlanner(p, vars, node, scopes).order(byFill), scopes).Cost
+		weight := p.simulate(newPlanner(p, vars, node, scopes).order(byWeight), scopes).Cost
+		if fill > cheap && plan.Cost != min(fill, weight) {
+			t.Errorf("the plan costs %v; by fill %v, by weight %v", plan.Cost, fill, weight)
+		}
+		switch {
+		case fill < weight:
+			wins[0]++
+		case weight < fill:
+			wins[1]++
+		}
+	}
+	if wins[0] == 0 || wins[1] == 0 {
+		t.Errorf("one order is always the cheaper one: %v", wins)
+	}
 }
 
 // chain has a factor between every two neighbours.

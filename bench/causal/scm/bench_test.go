@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"assay/bench/causal"
+	"assay/bench/causal/bayes"
 )
 
 // drawWorld is a sparse binary model: so many observed nodes in a causal order, each
@@ -115,6 +116,71 @@ func TestWorldsOfThirtyNodes(t *testing.T) {
 	}
 	if consistent < 10 {
 		t.Errorf("only %d worlds have the facts", consistent)
+	}
+}
+
+// twinNetwork writes two worlds out as a Bayesian network: each node's noise is a
+// variable, with the tables as states, and the node has a copy in each world.
+func twinNetwork(tb testing.TB, nodes []Node) *bayes.Network {
+	tb.Helper()
+	yesNo := []string{"0", "1"}
+	var out []bayes.Node
+	for _, v := range nodes {
+		noise := bayes.Node{Name: "noise " + v.Name, Rows: [][]float64{nil}}
+		for k, t := range v.Tables {
+			noise.States = append(noise.States, fmt.Sprint(k))
+			noise.Rows[0] = append(noise.Rows[0], t.P)
+		}
+		out = append(out, noise)
+		for _, world := range []string{"base ", "other "} {
+			copied := bayes.Node{Name: world + v.Name, States: yesNo}
+			for _, p := range v.Parents {
+				copied.Parents = append(copied.Parents, world+p)
+			}
+			copied.Parents = append(copied.Parents, noise.Name)
+			for row := range v.Tables[0].Values {
+				for _, t := range v.Tables {
+					certain := []float64{1, 0}
+					if t.Values[row] == 1 {
+						certain = []float64{0, 1}
+					}
+					copied.Rows = append(copied.Rows, certain)
+				}
+			}
+			out = append(out, copied)
+		}
+	}
+	n, err := bayes.New(out)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// Counterfactuals in large worlds are what a network of both worlds and their noise
+// says.
+func TestTwinNetwork(t *testing.T) {
+	compared := 0
+	for seed := range uint64(40) {
+		nodes, latent := drawWorld(seed, 16, 3, 2, 4)
+		got, err := mustModel(t, nodes, latent).Ask(Counterfactual, question(16))
+		want, wantErr := twinNetwork(t, nodes).Posterior(bayes.Query{
+			Target:   []string{"other V15"},
+			Do:       map[string]string{"other V1": "0"},
+			Evidence: map[string]string{"base V1": "1", "base V8": "1", "base V15": "1"},
+		})
+		switch {
+		case errors.Is(err, causal.ErrZeroProbability) && errors.Is(wantErr, causal.ErrZeroProbability):
+		case err != nil || wantErr != nil || math.Abs(got-want.P[1]) > 1e-12:
+			t.Errorf("world %d: %v, %v; the network has %v, %v", seed, got, err, want.P, wantErr)
+		default:
+			if got > 0.001 && got < 0.999 {
+				compared++
+			}
+		}
+	}
+	if compared < 20 {
+		t.Errorf("only %d answers are neither 0 nor 1", compared)
 	}
 }
 

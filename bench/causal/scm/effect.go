@@ -5,33 +5,14 @@ import (
 	"slices"
 
 	"assay/bench/causal"
+	"assay/bench/causal/bayes"
 )
 
-// Effect is a kind of effect of setting a treatment to 1 instead of 0, on the
-// probability that an outcome is 1.
-type Effect string
-
-// The effects. Y(x) is the outcome where the treatment is set to x, M(x) the
-// mediators there.
-const (
-	ATE Effect = "ate" // E[Y(1) - Y(0)]
-	ETT Effect = "ett" // E[Y(1) - Y(0)] among those whose treatment was 1
-	NDE Effect = "nde" // E[Y(1, M(0)) - Y(0)]
-	NIE Effect = "nie" // E[Y(0, M(1)) - Y(0)]
-)
-
-// Contrast asks for an effect. Mediators is read for NDE and NIE: nil are all nodes
-// on a directed path from treatment to outcome.
-type Contrast struct {
-	Effect             Effect
-	Treatment, Outcome string
-	Mediators          []string
-}
-
-// Effect works a contrast out. Its errors are a *causal.Fault with places in
+// Effect is the effect ATE, ETT, NDE or NIE of setting a treatment to 1 instead of 0,
+// on the probability that an outcome is 1. Its errors are a *causal.Fault with places in
 // {"kind", "treatment", "outcome", "mediators": [name]}, causal.ErrTooLarge, and, for
 // ETT, causal.ErrZeroProbability.
-func (m *Model) Effect(c Contrast) (float64, error) {
+func (m *Model) Effect(c bayes.Contrast) (float64, error) {
 	x, ok := m.index[c.Treatment]
 	if !ok {
 		return 0, causal.Badf(causal.At("treatment"), "there is no node %q", c.Treatment)
@@ -43,9 +24,9 @@ func (m *Model) Effect(c Contrast) (float64, error) {
 	set := [2]values{m.with(x, 0), m.with(x, 1)}
 	none, seen := m.none(), m.with(y, 1)
 	switch c.Effect {
-	case ATE:
+	case bayes.ATE:
 		return m.difference(event{baseDo: none, baseSeen: none, do: set[1], seen: seen}, event{baseDo: none, baseSeen: none, do: set[0], seen: seen}, 1)
-	case ETT:
+	case bayes.ETT:
 		treated := m.with(x, 1)
 		p, err := m.probability(event{baseDo: none, baseSeen: treated, do: none, seen: none})
 		if err == nil && p == 0 {
@@ -55,20 +36,20 @@ func (m *Model) Effect(c Contrast) (float64, error) {
 			return 0, err
 		}
 		return m.difference(event{baseDo: none, baseSeen: treated, do: set[1], seen: seen}, event{baseDo: none, baseSeen: treated, do: set[0], seen: seen}, p)
-	case NDE, NIE:
+	case bayes.NDE, bayes.NIE:
 		carry, err := m.mediators(c.Mediators, x, y)
 		if err != nil {
 			return 0, err
 		}
 		base, other := set[0], set[1]
-		if c.Effect == NIE {
+		if c.Effect == bayes.NIE {
 			base, other = other, base
 		}
 		return m.difference(
 			event{baseDo: base, baseSeen: none, do: other, seen: seen, carry: carry},
 			event{baseDo: none, baseSeen: none, do: set[0], seen: seen}, 1)
 	}
-	return 0, causal.Badf(causal.At("kind"), "want one of %s, %s, %s, %s", ATE, ETT, NDE, NIE)
+	return 0, causal.Badf(causal.At("kind"), "want one of %s, %s, %s, %s", bayes.ATE, bayes.ETT, bayes.NDE, bayes.NIE)
 }
 
 // with holds one node to a value.

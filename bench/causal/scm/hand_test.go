@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"assay/bench/causal"
+	"assay/bench/causal/bayes"
 )
 
 // Models of the hand cases. A table of one parent is [value at 0, value at 1].
@@ -141,29 +142,29 @@ func TestHandEffects(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		model  []Node
-		effect Effect
+		effect bayes.Effect
 		want   float64
 	}{
 		// M is 0 without X, and then Y. With X, M is 1 in .8, Y with it always; else Y is X
 		// in .2: .8 + .2·.2.
-		{"total", mediation, ATE, 0.84},
-		{"total on the treated", mediation, ETT, 0.84}, // X is a root
+		{"total", mediation, bayes.ATE, 0.84},
+		{"total on the treated", mediation, bayes.ETT, 0.84}, // X is a root
 		// With X, but M as without it, 0: Y is 1 where it is X.
-		{"direct", mediation, NDE, 0.2},
+		{"direct", mediation, bayes.NDE, 0.2},
 		// Without X, but M as with it: .8, and Y is 1 where it is M.
-		{"indirect", mediation, NIE, 0.24},
+		{"indirect", mediation, bayes.NIE, 0.24},
 		// With X set, Y is 1 unless it fails: .8, without .4.
-		{"confounded", confounded, ATE, 0.4},
+		{"confounded", confounded, bayes.ATE, 0.4},
 		// Those with X=1 have U=1 in .9: .8 - .9·.8.
-		{"confounded, on the treated", confounded, ETT, 0.08},
-		{"without mediators", confounded, NDE, 0.4},
-		{"without mediators, indirectly", confounded, NIE, 0},
+		{"confounded, on the treated", confounded, bayes.ETT, 0.08},
+		{"without mediators", confounded, bayes.NDE, 0.4},
+		{"without mediators, indirectly", confounded, bayes.NIE, 0},
 	} {
 		m, err := New(tc.model, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := m.Effect(Contrast{Effect: tc.effect, Treatment: "X", Outcome: "Y"}); err != nil || math.Abs(got-tc.want) > 1e-15 {
+		if got, err := m.Effect(bayes.Contrast{Effect: tc.effect, Treatment: "X", Outcome: "Y"}); err != nil || math.Abs(got-tc.want) > 1e-15 {
 			t.Errorf("%s: %v, %v; want %v", tc.name, got, err, tc.want)
 		}
 	}
@@ -271,13 +272,13 @@ func TestFaults(t *testing.T) {
 		checkFault(t, name, err, tc.kind, tc.at)
 	}
 	for name, tc := range map[string]struct {
-		c  Contrast
+		c  bayes.Contrast
 		at []string
 	}{
-		"unknown treatment":     {Contrast{ATE, "Q", "Y", nil}, causal.At("treatment")},
-		"on itself":             {Contrast{ATE, "X", "X", nil}, causal.At("outcome")},
-		"unknown effect":        {Contrast{"cde", "X", "Y", nil}, causal.At("kind")},
-		"treatment as mediator": {Contrast{NDE, "X", "Y", []string{"X"}}, causal.At("mediators", 0)},
+		"unknown treatment":     {bayes.Contrast{Effect: bayes.ATE, Treatment: "Q", Outcome: "Y"}, causal.At("treatment")},
+		"on itself":             {bayes.Contrast{Effect: bayes.ATE, Treatment: "X", Outcome: "X"}, causal.At("outcome")},
+		"unknown effect":        {bayes.Contrast{Effect: "cde", Treatment: "X", Outcome: "Y"}, causal.At("kind")},
+		"treatment as mediator": {bayes.Contrast{Effect: bayes.NDE, Treatment: "X", Outcome: "Y", Mediators: []string{"X"}}, causal.At("mediators", 0)},
 	} {
 		_, err := m.Effect(tc.c)
 		checkFault(t, name, err, causal.ErrInvalid, tc.at)

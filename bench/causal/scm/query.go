@@ -113,11 +113,11 @@ func (inf *Inference) Run() (float64, error) {
 		return 0, causal.Impossible()
 	}
 	over, overExp := inf.over.run()
-	return math.Ldexp(over/under, overExp-exp), nil
+	return min(math.Ldexp(over/under, overExp-exp), 1), nil // rounded, it may be a little more
 }
 
 // Prepare checks and plans a query. Its errors are a *causal.Fault, with places in
-// {"target": {}, "given": {}, "do": {}, "factual": {}}, or causal.ErrTooLarge.
+// {"rung", "target": {}, "given": {}, "do": {}, "factual": {}}, or causal.ErrTooLarge.
 func (m *Model) Prepare(rung Rung, q Query) (*Inference, error) {
 	p, err := m.parts(q)
 	if err != nil {
@@ -136,7 +136,7 @@ func (m *Model) prepare(rung Rung, p parts) (*Inference, error) {
 	case Counterfactual:
 		return m.ratio(p.target, p.given, event{baseDo: none, do: p.do, baseSeen: p.factual})
 	}
-	panic("scm: no such rung")
+	return nil, causal.Badf(causal.At("rung"), "want 1, 2 or 3")
 }
 
 // ratio is P(target | given) in the other world of e, given what e says of the base

@@ -272,13 +272,13 @@ func TestEffectsAreNested(t *testing.T) {
 			}
 		}
 		plain := nested(nodes, x, y, 0, 0, nil, nil)
-		for kind, want := range map[Effect]float64{
-			ATE: nested(nodes, x, y, 1, 1, nil, nil) - plain,
-			NDE: nested(nodes, x, y, 1, 0, mediators, nil) - plain,
-			NIE: nested(nodes, x, y, 0, 1, mediators, nil) - plain,
-			ETT: nested(nodes, x, y, 1, 1, nil, map[string]int{x: 1}) - nested(nodes, x, y, 0, 0, nil, map[string]int{x: 1}),
+		for kind, want := range map[bayes.Effect]float64{
+			bayes.ATE: nested(nodes, x, y, 1, 1, nil, nil) - plain,
+			bayes.NDE: nested(nodes, x, y, 1, 0, mediators, nil) - plain,
+			bayes.NIE: nested(nodes, x, y, 0, 1, mediators, nil) - plain,
+			bayes.ETT: nested(nodes, x, y, 1, 1, nil, map[string]int{x: 1}) - nested(nodes, x, y, 0, 0, nil, map[string]int{x: 1}),
 		} {
-			got, err := m.Effect(Contrast{kind, x, y, listed})
+			got, err := m.Effect(bayes.Contrast{Effect: kind, Treatment: x, Outcome: y, Mediators: listed})
 			if math.IsNaN(want) {
 				if !errors.Is(err, causal.ErrZeroProbability) {
 					t.Fatalf("%s: the condition is impossible: %v, %v", kind, got, err)
@@ -288,7 +288,7 @@ func TestEffectsAreNested(t *testing.T) {
 			if err != nil || math.Abs(got-want) > 1e-12 {
 				t.Fatalf("%s: %v, %v; want %v", kind, got, err, want)
 			}
-			got, err = m.Network().Effect(bayes.Contrast{Effect: bayes.Effect(kind), Treatment: x, Outcome: y, Mediators: listed})
+			got, err = m.Network().Effect(bayes.Contrast{Effect: kind, Treatment: x, Outcome: y, Mediators: listed})
 			switch {
 			case errors.Is(err, causal.ErrNotIdentifiable) && listed != nil:
 				refusals++
