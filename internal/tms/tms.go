@@ -40,7 +40,8 @@ func (p *Program) Remove(r Rule) (ok bool) {
 	return true
 }
 
-// MaxGuesses is the most guesses that Model makes. Only a belief that defeats, by way
+// MaxGuesses is the most guesses that Model makes about rules that hang together. Only
+// a belief that defeats, by way
 // of others or itself, what supports it has to be guessed.
 const MaxGuesses = 100_000
 
@@ -51,22 +52,54 @@ var ErrTooLarge = errors.New("truth maintenance: too large")
 // Model finds a stable model, in the order of names; ok is false if there is none.
 // The error is ErrTooLarge.
 func (p *Program) Model() (model []string, ok bool, err error) {
-	s := compile(p.rules)
-	open := make([]guess, len(s.names))
-	in, ok := s.search(open)
-	if s.guesses > MaxGuesses {
-		return nil, false, ErrTooLarge
-	}
-	if !ok {
-		return nil, false, nil
-	}
 	model = []string{}
-	for a, name := range s.names {
-		if in[a] {
-			model = append(model, name)
+	for _, part := range apart(p.rules) {
+		s := compile(part)
+		in, ok := s.search(make([]guess, len(s.names)))
+		if s.guesses > MaxGuesses {
+			return nil, false, ErrTooLarge
+		}
+		if !ok {
+			return nil, false, nil
+		}
+		for a, name := range s.names {
+			if in[a] {
+				model = append(model, name)
+			}
 		}
 	}
+	slices.Sort(model)
 	return model, true, nil
+}
+
+// apart divides rules into those that have nothing to do with each other, so that a
+// guess about some is not made again for each about others.
+func apart(rules []Rule) (parts [][]Rule) {
+	leader := map[string]string{}
+	var find func(name string) string
+	find = func(name string) string {
+		if l, ok := leader[name]; ok && l != name {
+			leader[name] = find(l)
+			return leader[name]
+		}
+		return name
+	}
+	for _, r := range rules {
+		for _, name := range slices.Concat(r.Pos, r.Neg) {
+			leader[find(name)] = find(r.Head)
+		}
+	}
+	place := map[string]int{}
+	for _, r := range rules {
+		at, ok := place[find(r.Head)]
+		if !ok {
+			at = len(parts)
+			place[find(r.Head)] = at
+			parts = append(parts, nil)
+		}
+		parts[at] = append(parts[at], r)
+	}
+	return parts
 }
 
 // guess is what a search supposes of an atom.

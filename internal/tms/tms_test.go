@@ -74,7 +74,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// Guesses are bounded: 20 choices with one odd loop that each of them leaves open.
+// Guesses are bounded: 20 choices, and an odd loop that each of them leaves open and
+// only a name that all share has to do with.
 func TestTooManyGuesses(t *testing.T) {
 	var p Program
 	for i := range 20 {
@@ -82,6 +83,12 @@ func TestTooManyGuesses(t *testing.T) {
 		p.Add(rule(fmt.Sprintf("b%d < -a%d", i, i)))
 	}
 	p.Add(rule("z < -z"))
+	if model, ok, err := p.Model(); ok || err != nil {
+		t.Errorf("an odd loop by itself: %v, %v", model, err)
+	}
+	for i := range 20 {
+		p.Add(rule(fmt.Sprintf("all < a%d, z", i)))
+	}
 	if _, _, err := p.Model(); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("error %v", err)
 	}
