@@ -191,86 +191,86 @@ func (h *Hedge) smallest(g *graph.Graph) *Hedge {
 		left := h.Inner.Clone()
 		left.Remove(v)
 		for _, inner := range g.Districts(left) {
-			outer := h.Outer
-			for {
-				next := districtOf(g, inner, g.AncestorsIn(inner, outer))
-				if next.Equal(outer) {
-					break
-				}
-				outer = next
-			}
-			if outer.Meets(h.reduced.Do) {
-				return (&Hedge{inner, outer, h.reduced}).smallest(g)
+			if _, smaller := narrow(g, inner, h.Outer); smaller != nil && smaller.Outer.Meets(h.reduced.Do) {
+				smaller.reduced = h.reduced
+				return smaller.smallest(g)
 			}
 		}
 	}
 	return h
 }
 
-// parities sets up the hedge and gives the sinks of the inner component, each with
-// its bit.
+// parities sets up the hedge, in the first bit of each of its nodes, and gives the
+// sinks of the inner component, each with its bit.
 func (h *Hedge) parities(g *graph.Graph, pair [2]*circuit) map[int]wire {
-	sinks, bitOf := map[int]wire{}, map[int]wire{}
-	for v := range h.Outer.All() {
-		for _, c := range pair {
-			bitOf[v] = c.add(v, 0)
-		}
-	}
-	for v := range h.Outer.All() {
-		within := h.Outer
-		if h.Inner.Has(v) {
-			within = h.Inner
-		}
-		to := slices.IndexFunc(g.Children(v), within.Has)
-		if to < 0 {
-			sinks[v] = bitOf[v]
-			continue
-		}
-		for _, c := range pair {
-			c.feed(bitOf[g.Children(v)[to]], bitOf[v])
-		}
-	}
-	// Only a node outside the inner component has a child there: cut in the second.
+	sinks := map[int]wire{}
 	for v := range h.Inner.All() {
-		b := &pair[1].bits[v][0]
-		b.reads = slices.DeleteFunc(b.reads, func(w wire) bool { return !h.Inner.Has(w.node) })
+		if h.child(g, v) < 0 {
+			sinks[v] = wire{node: v}
+		}
 	}
-	for v := range h.Inner.All() {
-		if _, sink := sinks[v]; sink {
-			for _, c := range pair {
-				c.bits[v][0].noise = hedgeNoise
+	for i, c := range pair {
+		hears := func(v, from int) bool { return i == 0 || !h.Inner.Has(v) || h.Inner.Has(from) }
+		for v := range h.Outer.All() {
+			c.add(v, 0)
+		}
+		for v := range h.Outer.All() {
+			if to := h.child(g, v); to >= 0 && hears(to, v) {
+				c.feed(wire{node: to}, wire{node: v})
 			}
-			break
+		}
+		for _, e := range h.tree(g) {
+			r := c.root()
+			for end, v := range e {
+				if hears(v, e[1-end]) {
+					c.feed(wire{node: v}, r)
+				}
+			}
+		}
+		for v := range h.Inner.All() {
+			if h.child(g, v) < 0 {
+				c.bits[v][0].noise = hedgeNoise
+				break
+			}
 		}
 	}
-	// The spanning tree: first of the inner component, then on to the outer.
+	return sinks
+}
+
+// child is the one child in the hedge that hears of v: for a node of the inner
+// component one in there, -1 if it is a sink. All ways lead to sinks.
+func (h *Hedge) child(g *graph.Graph, v int) int {
+	within := h.Outer
+	if h.Inner.Has(v) {
+		within = h.Inner
+	}
+	i := slices.IndexFunc(g.Children(v), within.Has)
+	if i < 0 {
+		return -1
+	}
+	return g.Children(v)[i]
+}
+
+// tree is the bidirected edges of a spanning tree of the outer component that also
+// spans the inner one.
+func (h *Hedge) tree(g *graph.Graph) (edges [][2]int) {
 	joined := g.NewSet()
 	for v := range h.Inner.All() {
 		joined.Add(v)
 		break
 	}
 	for _, within := range []graph.Set{h.Inner, h.Outer} {
-		queue := slices.Collect(joined.All())
-		for len(queue) > 0 {
-			v := queue[0]
-			queue = queue[1:]
-			for _, u := range g.Siblings(v) {
-				if !within.Has(u) || joined.Has(u) {
-					continue
-				}
-				joined.Add(u)
-				queue = append(queue, u)
-				for i, c := range pair {
-					r := c.root()
-					c.feed(bitOf[u], r)
-					if i == 0 || h.Inner.Has(u) || !h.Inner.Has(v) {
-						c.feed(bitOf[v], r)
-					}
+		for queue := slices.Collect(joined.All()); len(queue) > 0; queue = queue[1:] {
+			for _, u := range g.Siblings(queue[0]) {
+				if within.Has(u) && !joined.Has(u) {
+					joined.Add(u)
+					queue = append(queue, u)
+					edges = append(edges, [2]int{queue[0], u})
 				}
 			}
 		}
 	}
-	return sinks
+	return edges
 }
 
 // route leads the sinks' bits to the outcome, or to conditions and thence to it.
