@@ -1,9 +1,12 @@
 // Package causal holds what the exact engines of C9's benchmark share.
 //
-//	elim/    sums of products of tables, by variable elimination
-//	bayes/   discrete Bayesian networks: posteriors, interventions, effects; BIF
-//	scm/     structural causal models with finite noise: all three rungs
-//	decide/  decisions, the value of information, bounds, identified sets
+//	elim/      sums of products of tables, by variable elimination
+//	bayes/     discrete Bayesian networks: posteriors, interventions, effects; BIF
+//	scm/       structural causal models with finite noise: all three rungs
+//	decide/    decisions, the value of information, bounds, identified sets
+//	graph/     graphs with latent causes: separation, adjustment, front door, instruments
+//	identify/  estimands, witnesses that there is none, counterfactual identification
+//	classes/   equivalence classes of graphs, and what experiments tell them apart
 //
 // All of it is pure: no clock, no randomness, and sums are made in an order that
 // depends on the request alone, so that a question has the same answer, to the bit,

@@ -38,9 +38,10 @@ var rooms = map[string][]string{
 	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},
 	"internal":            {"ledger"},
 	"internal/stats":      {},
+	"internal/tms":        {},
 	"cmd":                 {"*"},
 	"bench":               {"*"},
-	"bench/calc":          {"bench/causal", "internal/stats"},
+	"bench/calc":          {"bench/causal", "internal/stats", "internal/tms"},
 	"bench/causal":        {},
 }
 
