@@ -9,13 +9,13 @@ type CaseCommitted struct {
 	CohortID     string   `json:"cohort_id"`
 	Split        string   `json:"split"`         // as in RunStarted
 	PublicSHA256 string   `json:"public_sha256"` // hex, of what the agent is given
-	OracleSHA256 string   `json:"oracle_sha256"` // hex SHA-256(salt ‖ oracle)
+	OracleSHA256 string   `json:"oracle_sha256"` // hex SHA-256(salt ‖ the hash that oracle_ref will name), 64 bytes in all
 	Tags         []string `json:"tags,omitzero"`
 }
 
-// CaseRevealed opens a committed case: whoever has the blob checks it by the salt.
-// Of a cohort that is not retired this is a breach, except for split dev;
-// projections flag it.
+// CaseRevealed opens a committed case: the ledger alone shows whether it is what
+// was committed. Of a cohort that is not retired this is a breach, except for split
+// dev; projections flag it.
 type CaseRevealed struct {
 	Context   `json:"context"`
 	CaseID    string  `json:"case_id"`

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,7 +92,8 @@ func TestSnapshot(t *testing.T) {
 	}
 	tampered := mustOpen(t, paths[1]+"/store")
 	b := tampered.NewBatch()
-	b.Put([]byte("s/claims/3/c\x00production\x00forged"), []byte(`{}`))
+	claims := view.All()[slices.IndexFunc(view.All(), func(p projector.Projection) bool { return p.Name() == view.Claims })]
+	b.Put(fmt.Appendf(nil, "s/claims/%d/c\x00production\x00forged", claims.Version()), []byte(`{}`))
 	if err := b.Commit(true); err != nil {
 		t.Fatal(err)
 	}

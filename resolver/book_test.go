@@ -278,3 +278,11 @@ func amendments(t fataler, emissions []Emission) map[string][]*events.Prediction
 	}
 	return out
 }
+
+// settledOf is piper's prediction if it is settled and may be amended, else nil.
+func settledOf(m *Machine, id string) *prediction {
+	if n, ok := m.past.find(predKey{"agent/piper", id}); ok {
+		return m.past.get(n)
+	}
+	return nil
+}

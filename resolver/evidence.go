@@ -77,10 +77,11 @@ type source struct {
 	watched   int       // series among them
 	closing   timeQueue // when a window needs no more waiting for this source
 	proving   timeQueue // the same for baselines
-	pins      timeQueue // since when predictions may need segments
+	pins      timeQueue // since when predictions that hold series may need segments
 	pinned    int       // predictions among them that still may
+	needs     needQueue // since when those on its shelves may
 	shelved   int       // predictions that are on its shelves
-	shelfEnd  time.Time // every shelved prediction of this source rests on earlier samples
+	shelfEnd  stamp     // every shelved prediction of this source rests on earlier samples
 }
 
 // bySignal is what is kept of one signal: watched series, and settled
@@ -145,14 +146,20 @@ func (src *source) add(s sealed, now time.Time) {
 }
 
 // neededSince is since when predictions need segments; false without one.
-func (src *source) neededSince() (time.Time, bool) {
+func (src *source) neededSince() (since time.Time, ok bool) {
+	if len(src.needs) > 0 {
+		since, ok = src.needs[0].since.time(), true
+	}
 	for len(src.pins) > 0 {
-		if src.pins[0].pred.pinned {
-			return src.pins[0].at, true
+		if first := src.pins[0]; first.pred.pinned {
+			if !ok || first.at.Before(since) {
+				since, ok = first.at, true
+			}
+			break
 		}
 		src.pins.next(func(time.Time) bool { return true })
 	}
-	return time.Time{}, false
+	return since, ok
 }
 
 // labelKey writes labels so that equal ones give equal bytes.

@@ -85,7 +85,7 @@ type Emission struct {
 // A prediction that is settled stays for a while. Until its window has closed
 // it keeps the series that it watches, so that an early verdict is looked at
 // once more with all that the window held; then, until events.AmendableFor has passed,
-// only its place on the shelves of its series, where late samples find it.
+// it is packed and has a place on the shelves of its series, where late samples find it.
 type Machine struct {
 	cfg        MachineConfig
 	registries map[string]*criterion.Registry // those that predictions pinned beside cfg's, by hash
@@ -93,10 +93,10 @@ type Machine struct {
 	seq        ledger.Seq
 	now        time.Time // ledger time
 	hold       *hold
-	preds      map[predKey]*prediction  // not settled yet
-	past       map[predKey]*prediction  // settled, and amendable
-	ages       []*prediction            // those of preds in ledger order, and settled ones not yet let go of
-	done       map[ledger.Hash]struct{} // settledKey of every settled one
+	preds      map[predKey]*prediction // not settled yet
+	past       past                    // settled
+	terms      map[termsKey]*terms     // of those on the shelves
+	ages       []*prediction           // those of preds in ledger order, and settled ones not yet let go of
 	awaiting   map[actionKey]map[*prediction]bool
 	actions    actionLog
 	deadlines  timeQueue
@@ -123,7 +123,7 @@ func NewMachine(cfg MachineConfig) *Machine {
 	}
 	return &Machine{
 		cfg: cfg, registries: make(map[string]*criterion.Registry), segments: memo{from: cfg.Segments},
-		preds: make(map[predKey]*prediction), past: make(map[predKey]*prediction), done: make(map[ledger.Hash]struct{}),
+		preds: make(map[predKey]*prediction), past: past{watching: make(map[int]*prediction)}, terms: make(map[termsKey]*terms),
 		awaiting: make(map[actionKey]map[*prediction]bool), actions: newActionLog(), sources: make(map[string]*source),
 	}
 }
@@ -147,7 +147,7 @@ func (m *Machine) State(principal, predID string) (State, bool) {
 	if p, ok := m.preds[key]; ok {
 		return p.state, true
 	}
-	_, ok := m.done[settledKey(key)]
+	_, ok := m.past.names.find(settledKey(key))
 	return Settled, ok
 }
 
@@ -176,7 +176,7 @@ func (m *Machine) oldest() *prediction {
 // schedule sets p's next deadline; an earlier one is void.
 func (m *Machine) schedule(p *prediction, at time.Time) {
 	p.deadline = at
-	m.deadlines.sweep(len(m.preds)+len(m.past), func(t timed) bool { return t.at.Equal(t.pred.deadline) })
+	m.deadlines.sweep(len(m.preds), func(t timed) bool { return t.at.Equal(t.pred.deadline) })
 	m.deadlines.add(at, p)
 }
 
@@ -231,6 +231,7 @@ func (m *Machine) settle(c cut) error {
 	if m.hold != nil {
 		return nil
 	}
+	m.letGo()
 	for {
 		t, ok := m.deadlines.next(func(at time.Time) bool { return at.Before(m.now) })
 		if !ok {
@@ -379,14 +380,14 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 	if d.Earliest != nil && earliest.Before(m.now.Add(-events.AmendableFor)) {
 		m.tooLate++
 	}
-	if src.watched == 0 && (src.shelved == 0 || !seg.earliest.Before(src.shelfEnd)) {
+	if src.watched == 0 && (src.shelved == 0 || stampOf(seg.earliest) >= src.shelfEnd) {
 		return nil
 	}
 	samples, err := m.segments.Load(d.SHA256)
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", d.SHA256, err)
 	}
-	touched := make(map[*prediction]bool)
+	touched, late := make(map[*prediction]bool), make(map[int]bool)
 	var buf []byte
 	for i := range samples {
 		by := src.series[samples[i].Signal]
@@ -399,37 +400,54 @@ func (m *Machine) seal(rec ledger.Record, d *events.TelemetrySealed, c cut) erro
 				se.touch(s, touched)
 			}
 			if sh != nil {
-				sh.touch(s, touched)
+				sh.touch(s, m.past.first, late)
 			}
 		})
 	}
-	return m.lookAt(touched, c)
+	return m.lookAt(touched, late, c)
 }
 
-// lookAt evaluates predictions in the order of their records; for those that
-// are on the shelves it loads their evidence again.
-func (m *Machine) lookAt(touched map[*prediction]bool, c cut) error {
-	list := make([]*prediction, 0, len(touched))
-	var shelved []*prediction
+// lookTogether is how many predictions have their evidence loaded again at once, so
+// that telemetry which is late for all of a week does not fill the memory.
+const lookTogether = 1000
+
+// lookAt evaluates predictions in the order of their records, touched ones and late,
+// which are on the shelves: their evidence is loaded again.
+func (m *Machine) lookAt(touched map[*prediction]bool, late map[int]bool, c cut) error {
+	list := make([]ref, 0, len(touched)+len(late))
 	for p := range touched {
-		if p.shelved && !p.remembered() {
-			continue
-		}
-		list = append(list, p)
-		if p.shelved {
-			shelved = append(shelved, p)
-		}
+		list = append(list, ref{p.seq, p, 0})
 	}
-	slices.SortFunc(list, bySeq)
-	slices.SortFunc(shelved, bySeq)
-	if err := m.loadApart(shelved); err != nil {
-		return err
+	for n := range late {
+		list = append(list, ref{m.past.glance(n).seq, nil, n})
 	}
-	for _, p := range list {
-		if err := m.look(p, c); err != nil {
+	slices.SortFunc(list, ref.compare)
+	for refs := range slices.Chunk(list, lookTogether) {
+		var ready, apart []*prediction
+		for _, r := range refs {
+			p := r.p
+			if p == nil {
+				if p = m.past.get(r.nth); !p.remembered() {
+					continue
+				}
+				if err := p.reopen(); err != nil {
+					return err
+				}
+				apart = append(apart, p)
+			}
+			ready = append(ready, p)
+		}
+		if err := m.loadApart(apart); err != nil {
 			return err
 		}
-		p.putBack()
+		for _, p := range ready {
+			if err := m.look(p, c); err != nil {
+				return err
+			}
+		}
+		for _, p := range apart {
+			m.past.put(p)
+		}
 	}
 	return nil
 }

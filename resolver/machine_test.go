@@ -585,12 +585,16 @@ func TestCutsAreFirst(t *testing.T) {
 					}
 				}
 			}
-			for _, p := range eager.past {
-				if p.shelved || p.ruling.verdict == Unresolved {
-					if err := eager.lookAt(map[*prediction]bool{p: true}, cut{rec.Seq, rec.RecordedAt}); err != nil {
-						t.Fatal(err)
-					}
+			watching, late := make(map[*prediction]bool), make(map[int]bool)
+			for i, k := range eager.past.list {
+				if p := eager.past.watching[eager.past.first+i]; p != nil && p.ruling.verdict == Unresolved {
+					watching[p] = true
+				} else if k.terms != nil {
+					late[eager.past.first+i] = true
 				}
+			}
+			if err := eager.lookAt(watching, late, cut{rec.Seq, rec.RecordedAt}); err != nil {
+				t.Fatal(err)
 			}
 			if len(eager.out) > 0 {
 				t.Fatalf("record %d decides %s, which Apply did not see", rec.Seq, eager.out[0].PredID)

@@ -2,9 +2,10 @@ package resolver
 
 import (
 	"crypto/sha256"
+	"math"
+	"slices"
 	"strings"
 	"time"
-	"unique"
 
 	"github.com/google/uuid"
 
@@ -12,30 +13,38 @@ import (
 	"assay/ledger"
 )
 
-// news is what records say of others: a fold must know it beforehand.
+// news is what records say of others: a fold must know it beforehand. A first fold
+// has news of each prediction of the whole ledger, so that they are kept tight.
 type news struct {
-	foreign map[ledger.Seq]bool
-	pins    map[uuid.UUID]string      // id of an armed or resolved event → registry hash
-	stored  map[uuid.UUID]ledger.Hash // id of an armed, resolved or amended event → SHA-256 of its bytes
-	known   map[uuid.UUID]knownResolution
-	reached time.Time // cut of the last stored event that a fold called for
-	stepped bool      // the clock was, and cuts say little of the time between them
+	foreign    map[ledger.Seq]bool
+	stored     table[uuid.UUID, storedEvent] // armed, resolved and amended events, and rollbacks, by their ids
+	registries []string                      // hashes that those name
+	reached    time.Time                     // cut of the last stored event that a fold called for
+	stepped    bool                          // the clock was, and cuts say little of the time between them
 }
 
-// knownResolution is a stored resolution.
-type knownResolution struct {
-	cut   time.Time
-	final bool // whenever it was made: void, or another engine's
+// storedEvent is what there is to know of a stored event.
+type storedEvent struct {
+	sum      [16]byte // of its bytes, the first half of their SHA-256
+	second   int64    // of its cut, from the Unix epoch
+	nano     uint32
+	registry uint32 // which it names, of registries; none for others than armed and resolved
+	resolved bool   // it is a resolution
+	final    bool   // which stands whenever it was made: void, or another engine's
 }
 
-func newNews() news {
-	return news{
-		foreign: make(map[ledger.Seq]bool), pins: make(map[uuid.UUID]string),
-		stored: make(map[uuid.UUID]ledger.Hash), known: make(map[uuid.UUID]knownResolution),
-	}
+const none = math.MaxUint32
+
+func newNews() news { return news{foreign: make(map[ledger.Seq]bool)} }
+
+// sumOf is what news keeps of an event's bytes, to see whether others are the same.
+func sumOf(event []byte) (sum [16]byte) {
+	whole := sha256.Sum256(event)
+	copy(sum[:], whole[:])
+	return sum
 }
 
-// uuidOf is the id as the maps hold it; what is no UUID is in none of them.
+// uuidOf is the id as news holds it; what is no UUID is not in there.
 func uuidOf(id string) uuid.UUID {
 	u, err := uuid.Parse(id)
 	if err != nil {
@@ -77,7 +86,7 @@ func (n *news) learn(body []byte) {
 		n.stepped = true
 	case *events.RollbackTriggered:
 		if role == "resolver" {
-			n.stored[uuidOf(ev.ID)] = sha256.Sum256(rec.Event)
+			n.stored.put(uuidOf(ev.ID), storedEvent{sum: sumOf(rec.Event), registry: none})
 		}
 	default:
 		if role == "resolver" {
@@ -88,28 +97,47 @@ func (n *news) learn(body []byte) {
 
 // learnOwn notes an event that a fold called for.
 func (n *news) learnOwn(ev *events.Event, rec ledger.Record) {
-	id := uuidOf(ev.ID)
-	n.stored[id] = sha256.Sum256(rec.Event)
-	cut, ok := events.Time(&ev.Time)
-	if !ok {
-		return
+	t := storedEvent{sum: sumOf(rec.Event), registry: none}
+	if cut, ok := events.Time(&ev.Time); ok {
+		t.second, t.nano = cut.Unix(), uint32(cut.Nanosecond())
+		if cut.After(n.reached) {
+			n.reached = cut
+		}
+		switch d := ev.Data.(type) {
+		case *events.PredictionArmed:
+			t.registry = n.registry(d.RegistrySHA256)
+		case *events.PredictionResolved:
+			t.registry = n.registry(d.RegistrySHA256)
+			t.resolved, t.final = true, d.Verdict == Void || d.Engine != Engine
+		}
 	}
-	if cut.After(n.reached) {
-		n.reached = cut
+	n.stored.put(uuidOf(ev.ID), t)
+}
+
+// registry is the place of a hash among those that events name.
+func (n *news) registry(sha256 string) uint32 {
+	i := slices.Index(n.registries, sha256)
+	if i < 0 {
+		i = len(n.registries)
+		n.registries = append(n.registries, strings.Clone(sha256))
 	}
-	switch d := ev.Data.(type) {
-	case *events.PredictionArmed:
-		n.pins[id] = unique.Make(d.RegistrySHA256).Value()
-	case *events.PredictionResolved:
-		n.pins[id] = unique.Make(d.RegistrySHA256).Value()
-		n.known[id] = knownResolution{cut, d.Verdict == Void || d.Engine != Engine}
+	return uint32(i)
+}
+
+// find is what there is to know of the stored event of an id.
+func (n *news) find(id string) (storedEvent, bool) {
+	if i, ok := n.stored.find(uuidOf(id)); ok {
+		return n.stored.at(i).value, true
 	}
+	return storedEvent{}, false
 }
 
 // pinned implements MachineConfig.Pinned.
 func (n *news) pinned(id string) (sha256 string, ok bool) {
-	sha256, ok = n.pins[uuidOf(id)]
-	return sha256, ok
+	if t, ok := n.find(id); ok && t.registry != none {
+		return n.registries[t.registry], true
+	}
+	return "", false
 }
 
 // isFinal says that a stored resolution stands for good, so that its prediction
@@ -117,6 +145,6 @@ func (n *news) pinned(id string) (sha256 string, ok bool) {
 // has what was called for at records more than events.AmendableFor later, and so all
 // that could have been called for in between.
 func (n *news) isFinal(resolvedID string) bool {
-	k, ok := n.known[uuidOf(resolvedID)]
-	return ok && (k.final || !n.stepped && events.TooLate(k.cut, n.reached))
+	t, ok := n.find(resolvedID)
+	return ok && t.resolved && (t.final || !n.stepped && events.TooLate(time.Unix(t.second, int64(t.nano)).UTC(), n.reached))
 }

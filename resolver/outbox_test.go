@@ -83,6 +83,52 @@ func TestFoldGoesOnDuringDelivery(t *testing.T) {
 	wantArmed(t, m, n)
 }
 
+// A fold that keeps up with the ledger sends so few events at once that the logger
+// takes those of others between them; one that does not sends as many as it may. The
+// order stays.
+func TestMessagesWhileItKeepsUp(t *testing.T) {
+	const n = maxMessage + gentleMessage + 1
+	for _, tt := range []struct {
+		name  string
+		since time.Duration
+		most  int
+	}{
+		{"keeps up", 0, gentleMessage},
+		{"does not", patience, maxMessage},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := toArm(t, n)
+			s := serviceOf(t, m, mustBlobs(t), testRegistry(t))
+			var list []Emission
+			for _, body := range m.book.bodies {
+				rec, err := ledger.ParseRecord(body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := s.fold(rec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, out...)
+			}
+			var sizes []int
+			s.cfg.Publisher = publisherFunc(func(ctx context.Context, raws ...[]byte) []error {
+				sizes = append(sizes, len(raws))
+				return m.Publish(ctx, raws...)
+			})
+			if left, err := s.deliver(t.Context(), time.Now().Add(-tt.since), list); len(left) > 0 || err != nil {
+				t.Fatal(len(left), err)
+			}
+			wantArmed(t, m, n)
+			for i, size := range sizes {
+				if want := min(tt.most, n-i*tt.most); size != want {
+					t.Fatalf("message %d of %d has %d events, want %d", i, len(sizes), size, want)
+				}
+			}
+		})
+	}
+}
+
 // A stop cuts a delivery off. What it had not brought to the ledger is sent once
 // more, the fold is saved behind it, and the next start goes on from there.
 func TestStopDuringDelivery(t *testing.T) {
@@ -91,11 +137,12 @@ func TestStopDuringDelivery(t *testing.T) {
 	blobs, state := mustBlobs(t), filepath.Join(t.TempDir(), "state")
 	s := serviceOf(t, m, blobs, testRegistry(t))
 	s.cfg.State = state
-	var calls atomic.Int64
+	var taken atomic.Int64
+	var hung atomic.Bool
 	hangs := make(chan struct{})
 	s.cfg.Publisher = publisherFunc(func(ctx context.Context, raws ...[]byte) []error {
 		errs := m.Publish(ctx, raws...)
-		if calls.Add(1) != 2 {
+		if taken.Add(int64(len(raws))) <= maxMessage || !hung.CompareAndSwap(false, true) {
 			return errs
 		}
 		close(hangs) // stored, and the answer does not come

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -301,8 +302,8 @@ func TestSegmentsInOrderAreNotLoadedForSettledPredictions(t *testing.T) {
 	}
 	b.tick(2000 + 8*days)
 	b.fold(m)
-	if len(m.past) != 0 || len(m.order[0].series) != 0 || m.order[0].shelved != 0 || m.order[0].pinned != 0 {
-		t.Errorf("%d past, %d signals, %d shelved, %d pinned after all is over", len(m.past), len(m.order[0].series), m.order[0].shelved, m.order[0].pinned)
+	if m.past.live != 0 || len(m.order[0].series) != 0 || m.order[0].shelved != 0 || m.order[0].pinned != 0 {
+		t.Errorf("%d past, %d signals, %d shelved, %d pinned after all is over", m.past.live, len(m.order[0].series), m.order[0].shelved, m.order[0].pinned)
 	}
 }
 
@@ -482,8 +483,8 @@ func TestDeadSourceKeepsNothing(t *testing.T) {
 	src := m.sources["gpu"]
 	// Those of the last seven days may be amended yet.
 	const amendable = 7*24 + 1
-	if len(m.past) > amendable || len(m.preds) > 1 {
-		t.Errorf("%d open, %d amendable", len(m.preds), len(m.past))
+	if m.past.live > amendable || len(m.preds) > 1 {
+		t.Errorf("%d open, %d amendable", len(m.preds), m.past.live)
 	}
 	for name, n := range map[string]int{
 		"closing": len(src.closing), "pins": len(src.pins), "deadlines": len(m.deadlines), "ages": len(m.ages),
@@ -537,11 +538,122 @@ func TestStreamsAreForgotten(t *testing.T) {
 		}
 	}
 	names, grown := int64(l.made)<<10, heap()-before
-	if len(m.past) < 190 || names < 20<<20 {
-		t.Fatalf("%d settled, names of %d bytes", len(m.past), names)
+	if m.past.live < 190 || names < 20<<20 {
+		t.Fatalf("%d settled, names of %d bytes", m.past.live, names)
 	}
 	if grown > names/4 {
 		t.Errorf("%d bytes are held after names of %d", grown, names)
 	}
 	runtime.KeepAlive(m)
+}
+
+// However predictions come to the shelves of a source, it remembers its segments
+// since the earliest that one of those needs which are not let go of yet.
+func TestNeeds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		src := newSource("s")
+		waiting := rapid.Permutation([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}).Draw(t, "order")
+		needed := make(map[int]time.Time)
+		for first := 0; len(waiting) > 0; {
+			if n := waiting[0]; rapid.IntRange(0, 3).Draw(t, "step") > 0 {
+				waiting = waiting[1:]
+				if n >= first {
+					needed[n] = at(float64(rapid.IntRange(-5, 5).Draw(t, "since")))
+					src.need(placed{since: stampOf(needed[n]), nth: n}, first)
+					src.shelved++
+				}
+			} else {
+				if _, ok := needed[first]; ok {
+					src.shelved--
+					src.outlive(first)
+					delete(needed, first)
+				}
+				first++
+			}
+			var want time.Time
+			for _, since := range needed {
+				if want.IsZero() || since.Before(want) {
+					want = since
+				}
+			}
+			if got, ok := src.neededSince(); ok != (len(needed) > 0) || !got.Equal(want) {
+				t.Fatalf("since %v, want %v of %v", got, want, needed)
+			}
+		}
+	})
+}
+
+// What is late for many predictions amends each, in the order of their records,
+// and no segment is loaded more than once for those that are looked at together.
+func TestLateForMany(t *testing.T) {
+	const n = 2*lookTogether + 1
+	b := newBook(t)
+	for i := range n {
+		b.predict(0, fmt.Sprint("p", i), low)
+	}
+	b.seal(66, 65, ticks(5, 60, 1)...)
+	m := machineOf(b, testRegistry(t))
+	b.fold(m)
+	b.loads = 0
+	b.seal(100, 99, sample("level", 30, 99))
+	out := b.fold(m)
+	if len(out) != n || b.loads != 2 {
+		t.Fatalf("%d amendments, want %d; %d segments loaded, want both once", len(out), n, b.loads)
+	}
+	for i, e := range out {
+		if e.PredID != fmt.Sprint("p", i) {
+			t.Fatalf("amendment %d is of %s", i, e.PredID)
+		}
+	}
+	// The second correction supersedes the first: what it made of them was kept.
+	b.seal(200, 199, sample("level", 31, 99))
+	if out := b.fold(reload(t, m)); len(out) != 0 {
+		t.Errorf("%d are refuted again", len(out))
+	}
+}
+
+// TestSettledTakesLittle holds what docs/resolution.md promises of the memory.
+func TestSettledTakesLittle(t *testing.T) {
+	const n = 4000
+	w := newWeighed(t)
+	settle := func(from int) float64 {
+		start := float64(from) * 20 * days
+		for i := range n {
+			if i%100 == 0 {
+				w.seal(start+float64(i)+0.5, start+float64(i), ticks(start+float64(i)-1, start+float64(i), 1)...)
+			}
+			w.predict(start+float64(i)+1, fmt.Sprintf("prediction-%d-%d", from, i), strings.Replace(low, `"value":60`, fmt.Sprintf(`"value":%d`, 60+i), 1))
+			w.apply()
+		}
+		w.tick(start + n + 3600) // every one has expired
+		w.seal(start+n+3601, start+n+3601)
+		w.apply()
+		if w.m.past.live != n || len(w.m.past.watching) > 0 {
+			t.Fatalf("%d are settled, %d of them not on the shelves", w.m.past.live, len(w.m.past.watching))
+		}
+		return w.weight()
+	}
+	settled := settle(0)
+	if got := settled / n; got < 100 || got > 1024 {
+		t.Errorf("a settled prediction takes %.0f bytes, want 1024 at most", got)
+	}
+	if got := (settle(1) - settled) / n; got < 32 || got > 64 {
+		t.Errorf("one past amending takes %.0f bytes, want 64 at most", got)
+	}
+}
+
+// Stamps are ordered as their times, however far those lie.
+func TestStamp(t *testing.T) {
+	for _, year := range []int{1, 1677, 1678, 1970, 2026, 2261, 2263, 9999} {
+		tm := time.Date(year, 6, 1, 0, 0, 0, 7, time.UTC)
+		if exact := stampOf(tm).time().Equal(tm); exact != (year >= 1678 && year < 2262) {
+			t.Errorf("year %d: exact %v", year, exact)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := genTime().Draw(t, "a"), genTime().Draw(t, "b")
+		if a.Before(b) && stampOf(a) > stampOf(b) {
+			t.Fatalf("%v is before %v, and %d after %d", a, b, stampOf(a), stampOf(b))
+		}
+	})
 }

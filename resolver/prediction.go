@@ -34,7 +34,7 @@ type prediction struct {
 	reports    []report  // what operators said, one for each verdict
 	deadline   time.Time // execute_by, expires_after, or the end of events.AmendableFor
 
-	criterion criterion.Criterion // of raw; zero on the shelves
+	criterion criterion.Criterion // of raw
 	watches   []*watch            // one a clause, as in criterion
 	knownTo   []time.Time         // by clause, the source's capped watermark when it was recorded
 
@@ -56,8 +56,8 @@ type prediction struct {
 	lastID    string     // event id of its resolution or last amendment
 	lastCut   ledger.Seq // and the record that brought that about
 	foreknown string
-	shelved   bool
-	shelves   []*shelf
+	nth       int  // its number in past
+	shelved   bool // it holds nothing: packed, unpacked for one look, or over
 }
 
 // watch is one clause with the series that decide it.
@@ -74,7 +74,7 @@ type watch struct {
 // no effect: the first is the promise.
 func (m *Machine) record(rec ledger.Record, ev *events.Event, d *events.PredictionRecorded, c cut) error {
 	key := predKey{rec.Principal, d.PredID}
-	if _, ok := m.done[settledKey(key)]; ok || m.preds[key] != nil {
+	if _, ok := m.past.names.find(settledKey(key)); ok || m.preds[key] != nil {
 		return nil
 	}
 	p := &prediction{
@@ -454,12 +454,10 @@ func (m *Machine) closed(p *prediction, c cut) error {
 	return nil
 }
 
-// expire ends what was not executed, what stayed unknown, or the time in which
-// a settled prediction could be amended.
+// expire ends what was not executed or stayed unknown.
 func (m *Machine) expire(p *prediction, c cut) error {
 	switch p.state {
 	case Settled:
-		m.letGo(p)
 		return nil
 	case AwaitingAction:
 		return m.void(p, c, "not_executed", nil, "no such tool call by "+ledger.FormatTime(p.deadline))
@@ -475,6 +473,6 @@ func (m *Machine) forget(p *prediction) {
 		m.stopAwaiting(p)
 	}
 	delete(m.preds, p.key)
-	m.done[settledKey(p.key)] = struct{}{}
-	*p = prediction{seq: p.seq, state: Settled} // queues may still point at it
+	m.past.add(p.key)
+	p.clear()
 }

@@ -59,3 +59,26 @@ func (q *timeQueue) sweep(live int, wanted func(timed) bool) {
 	*q = slices.DeleteFunc(*q, func(t timed) bool { return !wanted(t) })
 	heap.Init(q)
 }
+
+// need is since when a settled prediction, by its number, may need segments.
+type need struct {
+	since stamp
+	nth   int
+}
+
+// needQueue has the earliest need first. It implements heap.Interface.
+type needQueue []need
+
+func (q needQueue) Len() int           { return len(q) }
+func (q needQueue) Less(i, j int) bool { return q[i].since < q[j].since }
+func (q needQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+
+// Push implements heap.Interface.
+func (q *needQueue) Push(x any) { *q = append(*q, x.(need)) }
+
+// Pop implements heap.Interface.
+func (q *needQueue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
+}

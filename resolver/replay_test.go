@@ -261,7 +261,7 @@ func TestRefoldSkipsWhatIsFinal(t *testing.T) {
 		t.Errorf("%d differ, %d records of %d", again.Differed(), len(m.book.bodies), m.signed)
 	}
 	for id, kept := range map[string]bool{"old": false, "mid": true, "new": true} {
-		if p := again.machine.past[predKey{"agent/piper", id}]; (p != nil) != kept {
+		if p := settledOf(again.machine, id); (p != nil) != kept {
 			t.Errorf("%s: kept %v, want %v", id, p != nil, kept)
 		}
 	}

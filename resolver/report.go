@@ -29,7 +29,9 @@ func (m *Machine) report(rec ledger.Record, d *events.OutcomeRecorded, c cut) er
 	key := predKey{*d.PredPrincipal, *d.PredID}
 	p := m.preds[key]
 	if p == nil {
-		p = m.past[key]
+		if n, ok := m.past.find(key); ok {
+			p = m.past.get(n)
+		}
 	}
 	if p == nil || slices.ContainsFunc(p.reports, func(r report) bool { return r.verdict == *d.Verdict }) {
 		return nil
@@ -42,7 +44,11 @@ func (m *Machine) report(rec ledger.Record, d *events.OutcomeRecorded, c cut) er
 	if p.state != Settled {
 		return nil
 	}
-	return m.applyReports(p, c)
+	if err := m.applyReports(p, c); err != nil {
+		return err
+	}
+	m.past.put(p)
+	return nil
 }
 
 // reported is what the reports come to: two that contradict each other leave the

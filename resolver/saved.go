@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -13,7 +14,8 @@ import (
 )
 
 // savedMachine is the state of a Machine but for the names of its settled
-// predictions. What follows from it and the criteria is left out: windows' ends
+// predictions and those of them that are on the shelves, which savedPast writes.
+// What follows from it and the criteria is left out: windows' ends
 // and baselines, who watches and waits for what, screens, shelves.
 type savedMachine struct {
 	Seq     ledger.Seq        `json:"seq"`
@@ -22,7 +24,8 @@ type savedMachine struct {
 	Skipped int               `json:"skipped,omitzero"`
 	TooLate int               `json:"too_late,omitzero"`
 	Open    []savedPrediction `json:"open"`    // in the order of their records
-	Past    []savedPrediction `json:"past"`    // settled and amendable, as Open
+	Past    []savedPrediction `json:"past"`    // settled, with series yet, in the order of that
+	First   int               `json:"first"`   // number of the first settled one that may be amended
 	Sources []savedSource     `json:"sources"` // by first appearance
 	Actions []savedAction     `json:"actions"` // in ledger order
 	Gone    time.Time         `json:"gone,omitzero"`
@@ -78,7 +81,7 @@ type savedRuling struct {
 	LastCut   ledger.Seq `json:"last_cut"`
 	Foreknown string     `json:"foreknowledge"`
 	Until     time.Time  `json:"until"` // it can be amended
-	Shelved   bool       `json:"shelved,omitzero"`
+	Nth       int        `json:"nth"`   // of all that are settled
 }
 
 type savedSource struct {
@@ -111,15 +114,15 @@ type savedSeries struct {
 
 // save is the machine's state after its last record.
 func (m *Machine) save() savedMachine {
-	s := savedMachine{Seq: m.seq, Now: m.now, Skipped: m.skipped, TooLate: m.tooLate, Gone: m.actions.gone}
+	s := savedMachine{Seq: m.seq, Now: m.now, Skipped: m.skipped, TooLate: m.tooLate, First: m.past.first, Gone: m.actions.gone}
 	if m.hold != nil {
 		s.Hold = &savedHold{m.hold.seq, m.hold.at}
 	}
 	for _, p := range slices.SortedFunc(maps.Values(m.preds), bySeq) {
 		s.Open = append(s.Open, p.save())
 	}
-	for _, p := range slices.SortedFunc(maps.Values(m.past), bySeq) {
-		s.Past = append(s.Past, p.save())
+	for _, n := range slices.Sorted(maps.Keys(m.past.watching)) {
+		s.Past = append(s.Past, m.past.watching[n].save())
 	}
 	for i := range m.actions.list {
 		s.Actions = append(s.Actions, m.actions.list[i].save())
@@ -157,7 +160,7 @@ func (p *prediction) save() savedPrediction {
 		s.Act = &a
 	}
 	if p.state == Settled {
-		s.Settled = &savedRuling{p.ruling.verdict, p.ruling.reason, p.ruling.kind, p.lastID, p.lastCut, p.foreknown, p.deadline, p.shelved}
+		s.Settled = &savedRuling{p.ruling.verdict, p.ruling.reason, p.ruling.kind, p.lastID, p.lastCut, p.foreknown, p.deadline, p.nth}
 	}
 	return s
 }
@@ -187,9 +190,9 @@ func (se *series) save() savedSeries {
 }
 
 // restoreMachine is the machine that save was called on.
-func restoreMachine(cfg MachineConfig, s savedMachine, done map[ledger.Hash]struct{}) (*Machine, error) {
+func restoreMachine(cfg MachineConfig, s savedMachine, settled *savedPast) (*Machine, error) {
 	m := NewMachine(cfg)
-	m.seq, m.now, m.skipped, m.tooLate, m.done = s.Seq, s.Now.UTC(), s.Skipped, s.TooLate, done
+	m.seq, m.now, m.skipped, m.tooLate = s.Seq, s.Now.UTC(), s.Skipped, s.TooLate
 	if s.Hold != nil {
 		m.hold = &hold{s.Hold.Seq, s.Hold.At.UTC()}
 	}
@@ -202,12 +205,55 @@ func restoreMachine(cfg MachineConfig, s savedMachine, done map[ledger.Hash]stru
 			return nil, err
 		}
 	}
+	if err := m.restorePast(settled); err != nil {
+		return nil, err
+	}
 	for _, p := range slices.Concat(s.Open, s.Past) {
 		if err := m.restorePrediction(p); err != nil {
 			return nil, fmt.Errorf("prediction of record %d: %w", p.Seq, err)
 		}
 	}
 	return m, nil
+}
+
+// restorePast puts the settled predictions on their shelves.
+func (m *Machine) restorePast(s *savedPast) error {
+	m.past.names, m.past.first, m.past.list = s.names, s.first, s.list
+	clauses := make(map[*terms]int, len(s.terms))
+	for _, t := range s.terms {
+		r, err := m.registry(t.registry.String())
+		if err != nil {
+			return err
+		}
+		p := &prediction{raw: jsontext.Value(t.raw), registry: r}
+		if err := p.parse(); err != nil {
+			return err
+		}
+		t.terms.termsKey = termsKey{t.raw, r}
+		if m.terms[t.termsKey] != nil {
+			return fmt.Errorf("%w: terms come twice", ErrCorrupt)
+		}
+		m.findShelves(t.terms, p)
+		clauses[t.terms] = len(p.watches)
+	}
+	var shelved []placed // by until, so that each has its place behind those before
+	for i, k := range s.list {
+		if k.terms == nil {
+			continue
+		}
+		n := s.first + i
+		p, ok := unpack(k.packed)
+		if !ok || settledKey(p.key) != s.names.at(n).key || len(p.knownTo) != clauses[k.terms] {
+			return fmt.Errorf("%w: settled prediction %d is not what was packed", ErrCorrupt, n)
+		}
+		shelved = append(shelved, placed{stampOf(p.since), stampOf(p.until), n})
+	}
+	slices.SortStableFunc(shelved, func(a, b placed) int { return cmp.Compare(a.until, b.until) })
+	for _, e := range shelved {
+		m.putOnShelves(e, s.list[e.nth-s.first].terms)
+	}
+	m.past.live = len(shelved)
+	return nil
 }
 
 func (src *source) restore(s savedSource) error {
@@ -305,12 +351,12 @@ func (m *Machine) resume(p *prediction, s savedPrediction) error {
 	if p.state == Settled {
 		r := s.Settled
 		p.ruling, p.lastID, p.lastCut, p.foreknown = ruling{r.Verdict, r.Reason, r.Kind}, r.LastID, r.LastCut, r.Foreknown
-		m.past[p.key] = p
-		m.schedule(p, r.Until.UTC())
-		if r.Shelved {
-			m.shelve(p)
-			return nil
+		p.nth, p.deadline = r.Nth, r.Until.UTC()
+		if p.nth < m.past.first || p.nth >= m.past.names.len() || m.past.names.at(p.nth).key != settledKey(p.key) || m.past.list[p.nth-m.past.first].terms != nil {
+			return fmt.Errorf("%w: it is not settled as the %d-th", ErrCorrupt, p.nth)
 		}
+		m.past.watching[p.nth] = p
+		m.past.live++
 	} else {
 		m.enter(p)
 		m.schedule(p, p.window.End.Add(p.criterion.ExpiresAfter))

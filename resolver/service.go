@@ -105,7 +105,8 @@ type Service struct {
 
 	bodies [][]byte // that look read, from the first record that is not applied yet; nil when they were too many
 
-	out outbox // of applied records
+	out     outbox    // of applied records
+	begunAt time.Time // when the fold set out for the checkpoint
 
 	begun     bool       // the saved state was looked for
 	unproven  bool       // it was taken, and no checkpoint was reached since
@@ -151,7 +152,7 @@ func (s *Service) Stats() Stats {
 func (s *Service) note() {
 	m := s.machine
 	st := Stats{
-		LedgerTime: m.now, Open: len(m.preds), Amendable: len(m.past), TooLate: m.tooLate, Watermarks: make(map[string]time.Time, len(m.order)),
+		LedgerTime: m.now, Open: len(m.preds), Amendable: m.past.live, TooLate: m.tooLate, Watermarks: make(map[string]time.Time, len(m.order)),
 	}
 	if p := m.oldest(); p != nil {
 		st.Oldest = p.recordedAt
@@ -339,7 +340,7 @@ func (s *Service) advance(ctx context.Context, cp ledger.Checkpoint) error {
 		}
 		return nil
 	}
-	s.whole = false
+	s.whole, s.begunAt = false, time.Now()
 	err := s.look(ctx, cp)
 	if errors.Is(err, errUnsigned) && s.unproven {
 		s.cfg.Log.Warn().Err(err).Msg("the saved state is not of this ledger: folding from record 1")

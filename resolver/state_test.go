@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -32,11 +33,26 @@ func reload(t fataler, m *Machine) *Machine {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		t.Fatal(err)
 	}
-	out, err := restoreMachine(m.cfg, s, m.done)
+	settled := pastBytes(t, m)
+	p, err := stateReader{bufio.NewReader(bytes.NewReader(settled)), int64(len(settled))}.past(m.past.names.len(), s.First)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := restoreMachine(m.cfg, s, p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+func pastBytes(t fataler, m *Machine) []byte {
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	m.past.write(w)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 func savedText(t fataler, m *Machine) string {
@@ -44,7 +60,7 @@ func savedText(t fataler, m *Machine) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%s and %d settled", raw, len(m.done))
+	return fmt.Sprintf("%s, %d settled, %d amendable: %q", raw, m.past.names.len(), m.past.live, pastBytes(t, m))
 }
 
 // checkOldest holds the oldest open prediction against a search for it.
@@ -266,7 +282,7 @@ func TestStateIsTrustedOnlyAsFarAsTheLedgerBearsItOut(t *testing.T) {
 		"empty":           {state: func([]byte) []byte { return []byte{} }},
 		"cut off":         {state: func(raw []byte) []byte { return raw[:len(raw)-1] }},
 		"a flipped bit":   {state: func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }},
-		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 2"), []byte("state 3"), 1)) }},
+		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 3"), []byte("state 2"), 1)) }},
 		"an unknown field": {state: func(raw []byte) []byte {
 			return reseal(bytes.Replace(raw, []byte(`"rules"`), []byte(`"later":1,"rules"`), 1))
 		}},
@@ -540,14 +556,18 @@ func TestServiceWithoutStatePublishesTogether(t *testing.T) {
 	}
 }
 
-func FuzzDecodeState(f *testing.F) {
-	m := newMemory(f)
+func FuzzReadState(f *testing.F) {
+	m, blobs := newMemory(f), make(memoryBlobs)
 	m.book.predict(0, "p", low)
 	m.book.predict(0, "q", strings.Replace(low, `"level"`, `"nothing"`, 1))
+	m.book.predict(0, "r", strings.Replace(low, `"1m"`, `"5s"`, 1))
+	m.book.seal(11, 10, ticks(1, 5, 1)...) // r is settled
+	copyBlobs(f, m.book, blobs)
 	m.sign()
 	path := filepath.Join(f.TempDir(), "state")
-	if ok, err := stateOf(f, m, make(memoryBlobs), testRegistry(f), path).Advance(f.Context()); !ok || err != nil {
-		f.Fatal(ok, err)
+	s := stateOf(f, m, blobs, testRegistry(f), path)
+	if ok, err := s.Advance(f.Context()); !ok || err != nil || s.machine.past.live != 1 {
+		f.Fatal(ok, err, s.machine.past.live)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -555,7 +575,8 @@ func FuzzDecodeState(f *testing.F) {
 	}
 	f.Add(raw[len(stateMagic) : len(raw)-sha256.Size])
 	f.Fuzz(func(t *testing.T, body []byte) {
-		st, err := decodeState(reseal(append(append([]byte(stateMagic), body...), make([]byte, sha256.Size)...)))
+		raw := reseal(append(append([]byte(stateMagic), body...), make([]byte, sha256.Size)...))
+		st, err := readState(bytes.NewReader(raw), int64(len(raw)))
 		if err != nil {
 			if !errors.Is(err, errState) {
 				t.Fatal(err)
@@ -563,8 +584,49 @@ func FuzzDecodeState(f *testing.F) {
 			return
 		}
 		cfg := MachineConfig{Registry: testRegistry(t), Segments: m.book, Resolver: events.ResolverIdentity{}}
-		if _, err := restoreMachine(cfg, st.Machine, st.done); err == nil && st.tree.Size() != uint64(st.Machine.Seq) {
+		if _, err := restoreMachine(cfg, st.Machine, st.past); err == nil && st.tree.Size() != uint64(st.Machine.Seq) {
 			t.Fatal("the frontier is of another size")
 		}
 	})
+}
+
+// Settled predictions that are not those which were saved are refused.
+func TestRestoreRefusesOtherSettled(t *testing.T) {
+	b := newBook(t)
+	b.predict(0, "p", low)
+	b.predict(0, "q", strings.Replace(low, `"1m"`, `"50s"`, 1))
+	b.predict(0, "watching", strings.Replace(low, `"1m"`, `"1h"`, 1))
+	b.seal(66, 65, append(ticks(5, 60, 1), sample("level", 64, 99))...)
+	m := machineOf(b, testRegistry(t))
+	b.fold(m)
+	if len(m.past.list) != 3 || len(m.past.watching) != 1 || len(m.terms) != 2 {
+		t.Fatalf("%d settled, %d watching, %d terms", len(m.past.list), len(m.past.watching), len(m.terms))
+	}
+	for name, tc := range map[string]struct {
+		change func(s *savedMachine, p *savedPast)
+		want   bool
+	}{
+		"as they were":                   {func(*savedMachine, *savedPast) {}, true},
+		"of another name":                {func(_ *savedMachine, p *savedPast) { p.names.at(2).key[0] ^= 1 }, false},
+		"cut off":                        {func(_ *savedMachine, p *savedPast) { p.list[1].packed = p.list[1].packed[:80] }, false},
+		"in each other's place":          {func(_ *savedMachine, p *savedPast) { p.list[1], p.list[2] = p.list[2], p.list[1] }, false},
+		"with terms that no lint passes": {func(_ *savedMachine, p *savedPast) { p.terms[0].raw = strings.Replace(low, "level", "nothing", 1) }, false},
+		"with the same terms twice":      {func(_ *savedMachine, p *savedPast) { p.terms[1].raw = p.terms[0].raw }, false},
+		"by another registry":            {func(_ *savedMachine, p *savedPast) { p.terms[0].registry[0] ^= 1 }, false},
+		"watching in another's place":    {func(s *savedMachine, _ *savedPast) { s.Past[0].Settled.Nth = 1 }, false},
+		"watching beyond all":            {func(s *savedMachine, _ *savedPast) { s.Past[0].Settled.Nth = 3 }, false},
+		"watching before all":            {func(s *savedMachine, _ *savedPast) { s.Past[0].Settled.Nth = -1 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, settled := m.save(), pastBytes(t, m)
+			p, err := stateReader{bufio.NewReader(bytes.NewReader(settled)), int64(len(settled))}.past(3, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.change(&s, p)
+			if _, err := restoreMachine(m.cfg, s, p); (err == nil) != tc.want {
+				t.Errorf("%v, want it taken: %v", err, tc.want)
+			}
+		})
+	}
 }

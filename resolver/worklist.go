@@ -100,29 +100,47 @@ type WorkList struct {
 // WorkList makes a work list.
 func (m *Machine) WorkList(q WorkQuery) WorkList {
 	out := WorkList{Seq: m.seq, LedgerTime: m.now, Items: []Waiting{}}
-	var list []*prediction
-	from := m.preds
-	if q.Which == WorkUnresolved {
-		from = m.past
-	}
-	for _, p := range from {
-		switch {
-		case p.seq <= q.After,
-			q.Principal != "" && p.key.principal != q.Principal,
-			q.Which == WorkDue && !m.isDue(p),
-			q.Which == WorkUnresolved && p.ruling.verdict != Unresolved:
-			continue
+	var list []ref
+	add := func(r ref, principal string) {
+		if r.seq > q.After && (q.Principal == "" || principal == q.Principal) {
+			list = append(list, r)
 		}
-		list = append(list, p)
 	}
-	slices.SortFunc(list, bySeq)
+	if q.Which == WorkUnresolved {
+		m.past.unresolved(add)
+	} else {
+		for _, p := range m.preds {
+			if q.Which == WorkOpen || m.isDue(p) {
+				add(ref{p.seq, p, 0}, p.key.principal)
+			}
+		}
+	}
+	slices.SortFunc(list, ref.compare)
 	if out.More = len(list) > q.Limit; out.More {
 		list = list[:q.Limit]
 	}
-	for _, p := range list {
+	for _, r := range list {
+		p := r.p
+		if p == nil {
+			p = m.past.get(r.nth)
+		}
 		out.Items = append(out.Items, m.waiting(p))
 	}
 	return out
+}
+
+// unresolved calls fn for the predictions without a verdict that may be amended.
+func (p *past) unresolved(fn func(r ref, principal string)) {
+	for i, k := range p.list {
+		n := p.first + i
+		if w := p.watching[n]; w != nil && w.ruling.verdict == Unresolved {
+			fn(ref{w.seq, w, 0}, w.key.principal)
+		} else if k.terms != nil {
+			if g := p.glance(n); g.verdict == Unresolved {
+				fn(ref{g.seq, nil, n}, g.principal)
+			}
+		}
+	}
 }
 
 // isDue says that nothing but the sources keeps p from its verdict.

@@ -88,7 +88,7 @@ func TestWorkList(t *testing.T) {
 		t.Errorf("behind: %+v", w)
 	}
 	w = found["gone"]
-	if w.State != "settled" || w.Reason != "source_silent" || !w.AmendableUntil.Equal(m.past[predKey{"agent/piper", "gone"}].deadline) || !strings.Contains(w.Why, "assay confirm") {
+	if w.State != "settled" || w.Reason != "source_silent" || !w.AmendableUntil.Equal(settledOf(m, "gone").deadline) || !strings.Contains(w.Why, "assay confirm") {
 		t.Errorf("gone: %+v", w)
 	}
 }
@@ -113,7 +113,7 @@ func TestWorkListIsACopy(t *testing.T) {
 	before := []string{text(lists[0]), text(lists[1])}
 	confirmedBy60(b)
 	b.tick(8 * days) // both are let go
-	if b.fold(m); len(m.preds)+len(m.past) > 0 {
+	if b.fold(m); len(m.preds)+m.past.live > 0 {
 		t.Fatal("they are still there")
 	}
 	for i, list := range lists {

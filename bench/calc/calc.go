@@ -25,10 +25,12 @@ type Code string
 
 // The codes of an error.
 const (
-	BadJSON       Code = "bad_json"       // the line is no JSON: also after a repeated name, or bad UTF-8
-	BadRequest    Code = "bad_request"    // Pointer says where
-	UnsupportedOp Code = "unsupported_op" // there is no such op
-	TooLarge      Code = "too_large"      // the line, a count or the cost is past its limit
+	BadJSON         Code = "bad_json"         // the line is no JSON: also after a repeated name, or bad UTF-8
+	BadRequest      Code = "bad_request"      // Pointer says where
+	UnsupportedOp   Code = "unsupported_op"   // there is no such op
+	TooLarge        Code = "too_large"        // the line, a count or the cost is past its limit
+	ZeroProbability Code = "zero_probability" // the condition cannot happen
+	CyclicGraph     Code = "cyclic_graph"     // the arrows go round
 )
 
 // Error is the answer to a request that cannot be answered.

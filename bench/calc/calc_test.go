@@ -307,7 +307,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("%q: %v", got, err)
 		}
 		code := Code(codeOf(t, string(got)))
-		if !slices.Contains([]Code{"", BadJSON, BadRequest, UnsupportedOp, TooLarge}, code) {
+		if !slices.Contains([]Code{"", BadJSON, BadRequest, UnsupportedOp, TooLarge, ZeroProbability, CyclicGraph}, code) {
 			t.Fatalf("code %s", code)
 		}
 		var request struct {

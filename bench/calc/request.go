@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -13,7 +14,7 @@ import (
 
 // noNull makes null an error where a number, a string or a bool is wanted: null is
 // unknown, and unknown is not 0. A pointer takes it, as nil.
-var noNull = json.JoinUnmarshalers(refuseNull[float64](), refuseNull[string](), refuseNull[bool]())
+var noNull = json.JoinUnmarshalers(refuseNull[float64](), refuseNull[int](), refuseNull[string](), refuseNull[bool]())
 
 var errNull = errors.New("null is not a value")
 
@@ -33,7 +34,7 @@ func decodeError(err error) *Error {
 		return &Error{BadJSON, "", strings.TrimPrefix(err.Error(), "jsontext: ")}
 	}
 	var message string
-	if shape.Err != nil {
+	if shape.Err != nil && !errors.Is(shape.Err, strconv.ErrSyntax) {
 		message = shape.Err.Error()
 	} else {
 		message = "want " + wanted(shape.GoType)
@@ -49,6 +50,8 @@ func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Float64:
 		return "a number"
+	case reflect.Int:
+		return "a whole number"
 	case reflect.String:
 		return "a text"
 	case reflect.Slice:

@@ -83,7 +83,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.sensors, "sensors", 10, "sources, each with its share of the signals")
 	f.DurationVar(&o.quiet, "quiet", 10*time.Second, "how long acks are timed before the load begins")
 	f.DurationVar(&o.open, "open", 60*time.Second, "time from the first prediction to the first open window")
-	f.DurationVar(&o.settle, "settle", 30*time.Second, "time over which the windows close")
+	f.DurationVar(&o.settle, "settle", 5*time.Minute, "time over which the windows close: as many are open all the time if each lasts so long")
 	f.DurationVar(&o.seal, "seal", 10*time.Second, "the resolver's --seal")
 	f.IntVar(&o.segments, "segments", 30, "segments of 10,000 samples that the fold's table folds for each row")
 	f.StringVar(&o.assay, "assay", "", "the assay command (default: built from this tree)")

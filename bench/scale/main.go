@@ -9,7 +9,7 @@
 // in the restart.
 //
 // It prints a table, or with --json one object, and exits 1 when a command
-// took more memory or the restart more time than it may.
+// or the resolver took more memory, or the restart more time, than it may.
 package main
 
 import (
@@ -34,6 +34,10 @@ import (
 const (
 	// maxMiB is what a command that streams the ledger may take.
 	maxMiB = 256
+	// resolverMiB and what each record adds to it is what the resolver's first fold
+	// may take: 2 GiB over ten million.
+	resolverMiB       = 128
+	resolverPerRecord = 190 // bytes
 	// maxRestart is how long a restart may take until everything has caught up.
 	maxRestart = 60 * time.Second
 )
@@ -103,8 +107,14 @@ type Report struct {
 }
 
 func (r *Report) add(row Row) {
-	row.Met = (row.MaxMiB == 0 || row.PeakMiB <= row.MaxMiB) && (row.MaxSeconds == 0 || row.Seconds <= row.MaxSeconds)
 	r.Rows = append(r.Rows, row)
+	r.judge(len(r.Rows) - 1)
+}
+
+// judge holds a row against its limits.
+func (r *Report) judge(i int) {
+	row := &r.Rows[i]
+	row.Met = (row.MaxMiB == 0 || row.PeakMiB <= row.MaxMiB) && (row.MaxSeconds == 0 || row.Seconds <= row.MaxSeconds)
 	r.Met = r.Met && row.Met
 }
 

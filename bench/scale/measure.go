@@ -57,6 +57,7 @@ func measure(ctx context.Context, o options, scratch string) (*Report, error) {
 	for i, row := range report.Rows {
 		if p := peaks[row.Name]; p != nil {
 			report.Rows[i].PeakMiB = p.PeakMiB()
+			report.judge(i)
 		}
 	}
 	return report, h.restart(ctx, report)
@@ -112,7 +113,11 @@ func (h *steps) services(ctx context.Context, report *Report, running map[string
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
-		report.add(Row{Name: s.name, Records: int(size), Seconds: took.Seconds(), Note: s.note})
+		row := Row{Name: s.name, Records: int(size), Seconds: took.Seconds(), Note: s.note}
+		if s.name == "resolver" {
+			row.MaxMiB = resolverMiB + resolverPerRecord*float64(size)/(1<<20)
+		}
+		report.add(row)
 	}
 	return nil
 }

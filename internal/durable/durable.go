@@ -5,6 +5,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,12 +30,32 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	return p.Commit()
 }
 
+// WriteFrom is WriteFile of what write writes.
+func WriteFrom(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	p, err := prepare(path, mode, write)
+	if err != nil {
+		return err
+	}
+	return p.Commit()
+}
+
 // Pending is a file that is written and synced beside the one that it will
 // replace.
 type Pending struct{ path, temp string }
 
 // Prepare is the first half of WriteFile. Commit or Discard must follow.
 func Prepare(path string, data []byte, mode fs.FileMode) (*Pending, error) {
+	return prepare(path, mode, bytesOf(data))
+}
+
+func bytesOf(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
+func prepare(path string, mode fs.FileMode, write func(io.Writer) error) (*Pending, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), pendingPrefix(path)+"*")
 	if err != nil {
 		return nil, err
@@ -42,7 +63,7 @@ func Prepare(path string, data []byte, mode fs.FileMode) (*Pending, error) {
 	p := &Pending{path, f.Name()}
 	mode, err = keepOwner(f, path, mode)
 	if err == nil {
-		err = fill(f, data, mode)
+		err = fill(f, mode, write)
 	} else {
 		f.Close()
 	}
@@ -127,7 +148,7 @@ func CreateFile(path string, data []byte, mode fs.FileMode) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	if err := fill(f, data, mode); err != nil {
+	if err := fill(f, mode, bytesOf(data)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.Link(f.Name(), path); err != nil { // unlike rename, never replaces
@@ -136,8 +157,8 @@ func CreateFile(path string, data []byte, mode fs.FileMode) error {
 	return SyncDir(dir)
 }
 
-func fill(f *os.File, data []byte, mode fs.FileMode) error {
-	_, err := f.Write(data)
+func fill(f *os.File, mode fs.FileMode, write func(io.Writer) error) error {
+	err := write(f)
 	if err == nil {
 		err = f.Chmod(mode)
 	}

@@ -2,6 +2,7 @@ package durable
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -101,5 +102,30 @@ func TestSharedLockKeepsOutWhoWantsItAlone(t *testing.T) {
 	defer l.Unlock()
 	if _, err := TryShared(path); !errors.Is(err, ErrLocked) {
 		t.Fatalf("shared beside one alone: %v", err)
+	}
+}
+
+// What is written piece by piece takes the place of the old file when it is whole;
+// until then, and when that fails, the old one stands and nothing is left behind.
+func TestWriteFrom(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	broken := errors.New("broken")
+	for _, tc := range []struct {
+		end  error
+		want string
+	}{{nil, "one two"}, {broken, "one two"}} {
+		err := WriteFrom(path, 0o600, func(w io.Writer) error {
+			io.WriteString(w, "one ")
+			if raw, err := os.ReadFile(path); err == nil && string(raw) != "one two" {
+				t.Errorf("half way it is %q", raw)
+			}
+			io.WriteString(w, "two")
+			return tc.end
+		})
+		raw, _ := os.ReadFile(path)
+		if entries, _ := os.ReadDir(dir); !errors.Is(err, tc.end) || string(raw) != tc.want || len(entries) != 1 {
+			t.Errorf("%v, %q, %d files", err, raw, len(entries))
+		}
 	}
 }

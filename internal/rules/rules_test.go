@@ -38,9 +38,11 @@ var rooms = map[string][]string{
 	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},
 	"internal":            {"ledger"},
 	"internal/stats":      {},
+	"internal/tms":        {},
 	"cmd":                 {"*"},
 	"bench":               {"*"},
-	"bench/calc":          {"internal/stats"},
+	"bench/calc":          {"bench/causal", "internal/stats", "internal/tms"},
+	"bench/causal":        {},
 }
 
 // libraries names those who may import a library directly.

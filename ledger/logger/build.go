@@ -1,7 +1,6 @@
 package logger
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -104,7 +103,7 @@ func (w *writer) take(b *batch, r *request, i int) {
 	}
 	key := idKey{r.source.id, it.checked.ID}
 	seen, known := w.pending[key]
-	if known && seen.entry.hash == it.hash {
+	if known && seen.entry.has(key.principal, it.raw) {
 		seen.waiters = append(seen.waiters, waiter{r, i})
 		return
 	}
@@ -116,7 +115,7 @@ func (w *writer) take(b *batch, r *request, i int) {
 			w.l.queues.refuseItem(r, i, why.Code, why.encode())
 			return
 		}
-		if indexed && e.hash == it.hash {
+		if indexed && e.has(key.principal, it.raw) {
 			r.answer(i, appendReceipt(nil, e, r.source.principal.ReceiptsSeq))
 			return
 		}
@@ -127,7 +126,7 @@ func (w *writer) take(b *batch, r *request, i int) {
 		return
 	}
 	rec := w.chain(b, r.source.id, r.source.principal.Namespace, it.checked.Type, it.raw)
-	rec.keyed, rec.key, rec.entry.hash = true, key, it.hash
+	rec.keyed, rec.key = true, key
 	rec.await(r, i)
 	if len(w.foreign) > 0 {
 		rec.acks = w.acknowledges(r.source.id, it.raw)
@@ -135,23 +134,18 @@ func (w *writer) take(b *batch, r *request, i int) {
 	w.pending[key] = rec
 }
 
-// lookup finds the event in the index. Most ids are UUIDv7 and grow with time:
-// one above every id that was ever taken of the principal is not there, which
-// spares the index a search for each new event.
+// lookup finds the event among those that were taken.
 func (w *writer) lookup(key idKey) (entry, bool, error) {
-	largest, asked := w.largest[key.principal]
-	if !asked {
-		var err error
-		if largest, err = w.l.index.largest(key.principal); err != nil {
+	r := w.recent[key.principal]
+	if r == nil {
+		largest, err := w.l.index.largest(key.principal)
+		if err != nil {
 			return entry{}, false, err
 		}
+		r = newRecent(largest)
+		w.recent[key.principal] = r
 	}
-	above := bytes.Compare(key.id[:], largest[:]) > 0
-	if above {
-		largest = key.id
-	}
-	w.largest[key.principal] = largest
-	if above {
+	if r.isNew(key.id) {
 		return entry{}, false, nil
 	}
 	return w.l.index.lookup(key)
@@ -183,7 +177,7 @@ func (w *writer) chain(b *batch, who, namespace, typ string, event []byte) *writ
 	h := ledger.Header{Seq: w.tip.seq + 1, Prev: w.tip.leaf, RecordedAt: now, Principal: who, Namespace: namespace}
 	body := w.appendBody(b, h, event)
 	rec := b.add()
-	rec.entry = entry{seq: h.Seq, time: now, leaf: ledger.Leaf(body)}
+	rec.entry = entry{seq: h.Seq, time: now, leaf: ledger.Leaf(body), prev: h.Prev, namespace: namespace}
 	b.msgs = append(b.msgs, stream.Message{Subject: stream.SubjectPrefix + typ, Body: body})
 	b.bytes += len(body)
 	since := now

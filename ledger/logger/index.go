@@ -14,25 +14,38 @@ import (
 // stream does not say too, so a lost index is rebuilt and a rewound one is
 // caught up.
 //
-//	e ‖ principal ‖ 0 ‖ id      → seq ‖ recorded_at ns ‖ leaf ‖ SHA-256 of the event
+//	v                           → indexVersion
+//	e ‖ principal ‖ 0 ‖ id      → seq ‖ recorded_at ns ‖ leaf ‖ prev ‖ namespace
 //	h                           → seq ‖ recorded_at ns ‖ leaf ‖ frontier
 //	f ‖ size                    → the same as h, at a size that was signed
 //	x ‖ seq                     → leaf of a foreign message without acknowledgement
 //	s                           → size of the newest checkpoint that was stored
 //
-// Numbers are eight bytes, big-endian.
+// Numbers are eight bytes, big-endian. An index of another version is made anew.
 type index struct {
 	db *kv.DB
 	// thinned is a size up to which signed positions were thinned out already.
 	thinned uint64
 }
 
-// entry is what the index keeps of a record.
+const indexVersion = 2
+
+// entry is what the index keeps of a record: its leaf, and all that the leaf is
+// made of but the principal and the event.
 type entry struct {
-	seq  ledger.Seq
-	time time.Time
-	leaf ledger.Hash
-	hash ledger.Hash // SHA-256 of the event's bytes
+	seq       ledger.Seq
+	time      time.Time
+	leaf      ledger.Hash
+	prev      ledger.Hash
+	namespace string
+}
+
+// has reports whether the record is of this event of its principal's: other bytes
+// would have another leaf. So nothing needs to be hashed for an event that comes
+// but once.
+func (e *entry) has(principal string, event []byte) bool {
+	h := ledger.Header{Seq: e.seq, Prev: e.prev, RecordedAt: e.time, Principal: principal, Namespace: e.namespace}
+	return ledger.Leaf(ledger.AppendRecord(nil, h, event)) == e.leaf
 }
 
 // idKey names an event: ids are unique for each principal.
@@ -46,7 +59,27 @@ func openIndex(dir string, cfg *Config) (*index, error) {
 	if err != nil {
 		return nil, fmt.Errorf("logger index: %w", err)
 	}
-	return &index{db: db}, nil
+	x := &index{db: db}
+	if err := x.renew(); err != nil {
+		return nil, errors.Join(fmt.Errorf("logger index: %w", err), db.Close())
+	}
+	return x, nil
+}
+
+// renew empties an index of another version.
+func (x *index) renew() error {
+	v, err := x.db.Get([]byte("v"))
+	if err == nil && len(v) == 8 && binary.BigEndian.Uint64(v) == indexVersion {
+		return nil
+	}
+	if err != nil && !errors.Is(err, kv.ErrNotFound) {
+		return err
+	}
+	b := x.db.NewBatch()
+	defer b.Close()
+	wipe(b)
+	b.Put([]byte("v"), binary.BigEndian.AppendUint64(nil, indexVersion))
+	return b.Commit(true)
 }
 
 func (x *index) close() error { return x.db.Close() }
@@ -68,12 +101,13 @@ func (x *index) lookup(k idKey) (entry, bool, error) {
 	if err != nil {
 		return entry{}, false, err
 	}
-	if len(v) != 16+64 {
+	if len(v) < 16+64 {
 		return entry{}, false, fmt.Errorf("index entry of %d bytes: %w", len(v), ledger.ErrCorrupt)
 	}
 	e := entry{seq: ledger.Seq(binary.BigEndian.Uint64(v)), time: time.Unix(0, int64(binary.BigEndian.Uint64(v[8:])))}
 	copy(e.leaf[:], v[16:])
-	copy(e.hash[:], v[48:])
+	copy(e.prev[:], v[48:])
+	e.namespace = string(v[80:])
 	return e, true, nil
 }
 
@@ -97,13 +131,11 @@ func (x *index) largest(principal string) (id [16]byte, err error) {
 }
 
 func putEntry(b *kv.Batch, k idKey, e entry) {
-	var key [128]byte
-	var v [16 + 64]byte
-	binary.BigEndian.PutUint64(v[:], uint64(e.seq))
-	binary.BigEndian.PutUint64(v[8:], uint64(e.time.UnixNano()))
-	copy(v[16:], e.leaf[:])
-	copy(v[48:], e.hash[:])
-	b.Put(k.append(key[:0]), v[:])
+	var key, value [128]byte
+	v := binary.BigEndian.AppendUint64(value[:0], uint64(e.seq))
+	v = binary.BigEndian.AppendUint64(v, uint64(e.time.UnixNano()))
+	v = append(append(v, e.leaf[:]...), e.prev[:]...)
+	b.Put(k.append(key[:0]), append(v, e.namespace...))
 }
 
 func encodeHead(p position, tree *ledger.Tree) []byte {

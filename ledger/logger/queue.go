@@ -3,7 +3,6 @@ package logger
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/internal/principal"
-	"assay/ledger"
 	"assay/schema"
 )
 
@@ -116,7 +114,6 @@ type item struct {
 	raw     []byte
 	checked schema.Checked
 	refused *refusal
-	hash    ledger.Hash // SHA-256 of raw
 }
 
 // answer settles item i and, when it was the last one, sends the reply.
@@ -371,9 +368,7 @@ func (s *Source) allowed(raw []byte, checked schema.Checked) item {
 			Code: CodeForbiddenType, Pointer: "/type",
 			Message: "a principal of role " + string(s.principal.Role) + " may not write " + checked.Type + " in this namespace",
 		}
-		return it
 	}
-	it.hash = sha256.Sum256(raw)
 	return it
 }
 

@@ -2,7 +2,6 @@ package logger
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -209,7 +208,7 @@ func (c *catchUp) index(r *ledger.Record, leaf ledger.Hash) error {
 	if err != nil {
 		return fmt.Errorf("record %d: %w: %w", r.Seq, ledger.ErrCorrupt, err)
 	}
-	putEntry(c.batch, idKey{r.Principal, id}, entry{seq: r.Seq, time: r.RecordedAt, leaf: leaf, hash: sha256.Sum256(r.Event)})
+	putEntry(c.batch, idKey{r.Principal, id}, entry{seq: r.Seq, time: r.RecordedAt, leaf: leaf, prev: r.Prev, namespace: r.Namespace})
 	return nil
 }
 

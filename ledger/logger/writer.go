@@ -23,8 +23,8 @@ type writer struct {
 	tip  position // last record built; equal to head when nothing is under way
 
 	pending map[idKey]*written // built, not yet indexed
-	// largest is at least the largest id of a principal that is built or indexed.
-	largest  map[string][16]byte
+	// recent ids of each principal that was heard.
+	recent   map[string]*recent
 	foreign  map[ledger.Seq]ledger.Hash // messages of others without acknowledgement
 	ownQueue []ownEvent                 // events of the logger itself
 	started  bool                       // logger.started is built
@@ -128,7 +128,7 @@ func (w *writer) init(l *Logger) {
 	w.l = l
 	w.tree = &ledger.Tree{}
 	w.pending = map[idKey]*written{}
-	w.largest = map[string][16]byte{}
+	w.recent = map[string]*recent{}
 	w.foreign = map[ledger.Seq]ledger.Hash{}
 	l.queues.wake = make(chan struct{}, 1)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // CatalogueVersion changes whenever a metric of the same views would change.
-const CatalogueVersion = 1
+const CatalogueVersion = 2
 
 // Kind says what a metric is for.
 type Kind string
@@ -38,7 +38,9 @@ type Method string
 // Methods of an interval.
 const (
 	Wilson Method = "Wilson 95 %"
-	None   Method = "none"
+	// ClusterBootstrap draws whole clusters, 1,999 times, and takes the percentiles.
+	ClusterBootstrap Method = "clustered bootstrap 95 %"
+	None             Method = "none"
 )
 
 // Metric is one row of the catalogue. What it counts is one function, which both
@@ -59,7 +61,9 @@ type Metric struct {
 	Whole       bool   `json:"whole"` // a single unknown part makes the value unknown
 	// Detected says that it rests on what the detector found: where its recall is
 	// known to be under 0.8 the value carries that caveat.
-	Detected bool   `json:"detected"`
+	Detected bool `json:"detected"`
+	// Apart says that the groups are no parts of one number: the value is theirs alone.
+	Apart    bool   `json:"apart"`
 	Interval Method `json:"interval"`
 	Source   string `json:"source"` // section of the requirements
 
@@ -95,7 +99,7 @@ const (
 // counts, what was imported is no live behaviour, and no denominator depends on what
 // the agent's router did.
 func Catalogue() []Metric {
-	rows := [][]Metric{opportunityMetrics, labelMetrics, claimMetrics, predictionMetrics, experimentMetrics, beliefMetrics, findingMetrics, usageMetrics}
+	rows := [][]Metric{opportunityMetrics, labelMetrics, claimMetrics, predictionMetrics, experimentMetrics, beliefMetrics, findingMetrics, usageMetrics, runMetrics, armMetrics}
 	var all []Metric
 	for _, part := range rows {
 		for _, m := range part {

@@ -139,7 +139,14 @@ func (p *pass) explain(m *Metric, out *Explanation) error {
 	}
 	out.Number, out.Why, out.Groups = m.number(&total.All, p.now), p.why, []Group{}
 	for _, g := range slices.Sorted(maps.Keys(total.Groups)) {
-		out.Groups = append(out.Groups, Group{g, m.number(total.Groups[g], p.now)})
+		n := m.number(total.Groups[g], p.now)
+		if iv, ok := p.bounds[g]; ok {
+			n.Low, n.High = &iv.Low, &iv.High
+		}
+		out.Groups = append(out.Groups, Group{g, n})
+	}
+	if m.Apart {
+		out.Value, out.Low, out.High = nil, nil, nil
 	}
 	return nil
 }

@@ -171,6 +171,40 @@ var claimMetrics = []Metric{
 		count:      (*pass).revisions,
 	},
 	{
+		Name:        "stale_beliefs",
+		Question:    "How much of what the agent asserts was contradicted?",
+		Numerator:   "of those, claims of which a prediction is refuted, or that did not hold when last rechecked",
+		Denominator: "claims that are asserted now",
+		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Source: "C9 Revision items; Weekly report, Revision and provenance",
+		count: func(p *pass) error {
+			return p.claims(func(it item, c *view.Claim) error {
+				if c.Status != view.StatusAsserted {
+					return nil
+				}
+				f, err := p.follow(c)
+				if err == nil {
+					err = it.denominator()
+				}
+				if err != nil || f.refuted == nil {
+					return err
+				}
+				return it.numerator(f.refuted.ref)
+			})
+		},
+	},
+	{
+		Name:        "source_duplication",
+		Question:    "How often is one report taken for several?",
+		Numerator:   "of those, claims of which two pieces have the same content",
+		Denominator: "claims that cite two pieces of evidence or more whose content is known as it was delivered before",
+		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Exclusions: imported + "; claims that cite less",
+		Missing:    leftOut,
+		Source:     "C9 Weekly report, Revision and provenance; Failure taxonomy, Source duplication",
+		count:      (*pass).duplication,
+	},
+	{
 		Name:        "collateral_retractions",
 		Question:    "Does the agent let go of what was confirmed and not contradicted?",
 		Numerator:   "of those, claims that had been confirmed and never contradicted",
@@ -253,6 +287,33 @@ func (p *pass) useful(role Role, grouped bool) error {
 			return it.exclude(why)
 		}
 		return it.put(role, it.ref, 1, "")
+	})
+}
+
+func (p *pass) duplication() error {
+	return p.claims(func(it item, c *view.Claim) error {
+		ids := slices.Compact(slices.Sorted(slices.Values(c.EvidenceIDs)))
+		if len(ids) < 2 {
+			return nil
+		}
+		known, repeated, seen := 0, false, map[string]bool{}
+		for _, id := range ids {
+			hashes, err := view.ContentsOf(p.state, c.Namespace, id, c.Seq)
+			if err != nil {
+				return err
+			}
+			if len(hashes) > 0 {
+				known++
+			}
+			for _, h := range hashes {
+				repeated = repeated || seen[h]
+				seen[h] = true
+			}
+		}
+		if known < 2 {
+			return it.exclude(unknown + "content")
+		}
+		return it.putIf(repeated)
 	})
 }
 

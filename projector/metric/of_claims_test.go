@@ -12,7 +12,7 @@ var claimByHand = []byHand{
 		// c1 is confirmed while asserted, by p1 (record 3) and again by p2: once. c2 is
 		// asserted only after its confirmation. c3 has a refuted prediction too. c4 holds
 		// by a recheck, and is retracted later, which changes nothing. c5's prediction is
-		// void, c6's unresolved, c7 was imported.
+		// void, c6's unresolved, c7 was imported, and what is live says nothing of it.
 		metric: "useful_conclusions",
 		build: func(b book) {
 			b.claim("c1", "asserted")               // 1
@@ -34,9 +34,9 @@ var claimByHand = []byHand{
 			b.claim("c7", "asserted", func(d *events.ClaimRecorded) { d.Context = importedContext }) // 24
 			b.promise("p8", "c7", 0.8, "confirmed")                                                  // 25, 26
 		},
-		want:   "2 (2) imported 1 not asserted then 1 refuted 1",
-		rows:   "3n c1, 8e c2, 12e c3, 16n c4, 26e c7",
-		groups: "prediction 1 (1) imported 1 not asserted then 1 refuted 1; recheck 1 (1)",
+		want:   "2 (2) not asserted then 1 refuted 1",
+		rows:   "3n c1, 8e c2, 12e c3, 16n c4",
+		groups: "prediction 1 (1) not asserted then 1 refuted 1; recheck 1 (1)",
 	},
 	{
 		// A confirmation that an amendment took back confirms nothing; one that an
@@ -240,11 +240,46 @@ var claimByHand = []byHand{
 		want: "0.5 (2/4) not held then 1", rows: "3d c1, 4n c1, 6d c2, 7n c2, 10d c3, 13d c4, 18e c5",
 	},
 	{
-		// The claim was imported, whatever became of it here.
-		metric: "revision_accuracy", name: "imported", build: importedClaim, want: "null (0/0) imported 1", rows: "3e c1",
+		// The claim was imported, and what became of it.
+		metric: "revision_accuracy", name: "imported", build: importedClaim, want: "null (0/0)",
 	},
 	{
 		metric: "collateral_retractions", name: "imported", build: importedClaim, want: "null (0/0) imported 1", rows: "4e c1",
+	},
+	{
+		// c1 is asserted and refuted, c2 was let go, c3 did not hold at last, and c4 did.
+		metric: "stale_beliefs",
+		build: func(b book) {
+			b.claim("c1", "asserted")
+			b.promise("p1", "c1", 0.9, "refuted") // 2, 3
+			b.claim("c2", "asserted")
+			b.promise("p2", "c2", 0.9, "refuted")
+			b.revise("c2", "asserted", "retracted")
+			b.claim("c3", "asserted") // 8
+			b.recheck("c3", "refuted")
+			b.claim("c4", "asserted") // 10
+			b.recheck("c4", "refuted")
+			b.recheck("c4", "confirmed")
+		},
+		want: "0.666667 (2/3)", rows: "1d c1, 3n c1, 8d c3, 9n c3, 10d c4",
+	},
+	{
+		// e1 and e2 are copies of one report, e3 is another; e4 came only later, and c4
+		// cites one piece.
+		metric: "source_duplication",
+		build: func(b book) {
+			deliver := func(id string, content int) {
+				b.Put(dispatcher, prod, &events.EvidenceDelivered{EvidenceID: id, SourceID: "s", SHA256: sha(content)})
+			}
+			deliver("e1", 1)
+			deliver("e2", 1)
+			deliver("e3", 3)
+			for i, cited := range [][]string{{"e1", "e2"}, {"e1", "e3"}, {"e1", "e4"}, {"e1", "e1"}} {
+				b.claim(fmt.Sprint("c", i+1), "asserted", func(d *events.ClaimRecorded) { d.EvidenceIDs = cited }) // 4, …
+			}
+			deliver("e4", 1)
+		},
+		want: "0.5 (1/2) unknown content 1", rows: "4d c1, 4n c1, 5d c2, 6e c3",
 	},
 	{
 		// c1 was confirmed and is retracted all the same; c2 was refuted, c3 never
@@ -267,6 +302,9 @@ var claimByHand = []byHand{
 
 func importedClaim(b book) {
 	b.claim("c1", "asserted", func(d *events.ClaimRecorded) { d.Context = importedContext })
-	b.promise("p1", "c1", 0.9, "refuted") // 2, 3
-	b.revise("c1", "asserted", "retracted")
+	p, r := prediction("p1", "c1", 0.9), resolved("p1", "refuted", 2)
+	p.Context, r.Context = importedContext, importedContext
+	b.Put(piper, prod, p)
+	b.Put(resolver, prod, r)
+	b.Put(piper, prod, &events.ClaimRevised{Context: importedContext, ClaimID: "c1", OldStatus: "asserted", NewStatus: "retracted"})
 }

@@ -33,7 +33,7 @@ var experimentByHand = []byHand{
 			b.Put(dispatcher, prod, &events.ExperimentExecuted{ExpID: "x1", ToolCallID: "t1"})
 			b.Put(resolver, prod, &events.ExperimentObserved{Context: importedContext, ExpID: "x1", Observed: "falls"}) // 4
 		},
-		want: "null (0/0) imported 1", rows: "4e x1",
+		want: "null (0/0) not observed 1", rows: "2e x1",
 	},
 	{
 		// q1 was made; q2's call was denied; q3 was made before it was selected; nobody

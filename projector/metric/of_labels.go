@@ -270,7 +270,7 @@ func (p *pass) detection() (d detection, err error) {
 		k := &detected{}
 		switch c.Kind {
 		case view.LabelOpportunity:
-			o, err := view.GetOpportunity(p.state, p.namespace, c.ID)
+			o, err := view.GetOpportunity(p.state, c.Namespace, c.ID)
 			if errors.Is(err, kv.ErrNotFound) {
 				continue
 			}
@@ -533,24 +533,24 @@ func (p *pass) placeOf(c *labelled) (seq ledger.Seq, episode string, err error) 
 	switch c.Kind {
 	case view.LabelOpportunity:
 		var o *view.Opportunity
-		if o, err = view.GetOpportunity(p.state, p.namespace, c.ID); err == nil {
+		if o, err = view.GetOpportunity(p.state, c.Namespace, c.ID); err == nil {
 			seq, episode = o.Seq, o.EpisodeID
 		}
 	case view.LabelClaim:
 		var v *view.Claim
-		if v, err = view.GetClaim(p.state, p.namespace, c.ID); err == nil {
+		if v, err = view.GetClaim(p.state, c.Namespace, c.ID); err == nil {
 			seq, episode = v.Seq, v.EpisodeID
 		}
 	case view.LabelPrediction:
 		var v *view.Prediction
-		if v, err = view.GetPrediction(p.state, p.namespace, c.ID); err == nil {
+		if v, err = view.GetPrediction(p.state, c.Namespace, c.ID); err == nil {
 			seq, episode = v.Seq, v.EpisodeID
 		}
 	case view.LabelChallenge:
 		var all []view.Challenge
 		all, err = view.FindChallenge(p.state, c.ID)
 		for _, v := range all {
-			if v.Namespace == p.namespace {
+			if v.Namespace == c.Namespace {
 				seq = v.Seq
 			}
 		}

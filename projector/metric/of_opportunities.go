@@ -263,9 +263,9 @@ func (p *pass) firstRepairs() (map[string]ref, error) {
 			return nil
 		}
 		imported, err := p.isImported(t.Observed.Seq)
-		have, ok := first[t.Observed.EpisodeID]
+		have, ok := first[t.EpisodeID]
 		if err == nil && !imported && (!ok || t.Observed.Seq < have.seq) {
-			first[t.Observed.EpisodeID] = ref{t.Observed.Seq, events.TypeToolCalled}
+			first[t.EpisodeID] = ref{t.Observed.Seq, events.TypeToolCalled}
 		}
 		return err
 	})

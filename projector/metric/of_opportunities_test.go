@@ -33,8 +33,8 @@ var opportunityByHand = []byHand{
 			b.call("t2", "causal", "f", imported)
 			b.opportunity("o4", "gap", "g")
 		},
-		want: "0.25 (1/4) imported 1", rows: "1d o1, 2n o1, 3d o2, 5d o3, 6e o3, 7d o4",
-		groups: "gap 0 (0/2) imported 1; why 0.5 (1/2)",
+		want: "0.25 (1/4)", rows: "1d o1, 2n o1, 3d o2, 5d o3, 7d o4",
+		groups: "gap 0 (0/2); why 0.5 (1/2)",
 	},
 	{
 		// o1 is named by the call, o2 is followed by one in its episode, o3 by nothing.

@@ -2,6 +2,7 @@ package metric
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -117,6 +118,18 @@ var predictionMetrics = []Metric{
 			return p.misses(func(v *view.Prediction) float64 { return v.P - outcome(v) })
 		},
 	},
+	{
+		Name:        "calibration_error",
+		Question:    "How far is what happens at a stated probability from it?",
+		Numerator:   "p − outcome, with the sign that makes the sum of its tenth positive (ECE, ten bins of equal width)",
+		Denominator: "scorable predictions that are confirmed or refuted",
+		Groups:      "tenth of p, 0 in the first",
+		Kind:        Diagnostic, Form: FormMean, Unit: "probability", Per: perProbability,
+		Exclusions: imported + "; predictions without a verdict of telemetry; what may not be scored",
+		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
+		Source:     "C8 7.7, Calibration",
+		count:      (*pass).calibrationError,
+	},
 }
 
 // predictions takes up each prediction.
@@ -161,6 +174,50 @@ func (p *pass) misses(by func(*view.Prediction) float64) error {
 	return p.scoredPredictions(func(it item, v *view.Prediction) error {
 		return it.amount(decision(v).ref, int64(math.Round(by(v)*perProbability)))
 	})
+}
+
+// tenth is the bin of a probability as stats.ECE has it: behind its lower bound and
+// up to its upper one, 0 in the first.
+func tenth(p float64) string {
+	for i := 1; i < 10; i++ {
+		if p <= float64(i)/10 {
+			return fmt.Sprintf("0.%d–%.1f", i-1, float64(i)/10)
+		}
+	}
+	return "0.9–1.0"
+}
+
+func (p *pass) calibrationError() error {
+	type miss struct {
+		item
+		by int64
+	}
+	var misses []miss
+	sums := map[string]int64{}
+	err := p.predictions(func(it item, v *view.Prediction) error {
+		switch {
+		case !decided(v):
+			return it.exclude("no verdict")
+		case !scored(v):
+			return it.exclude("not scorable")
+		}
+		it.group, it.ref = tenth(v.P), decision(v).ref
+		imported, err := p.isImported(it.seq)
+		if err == nil && !imported {
+			m := miss{it, int64(math.Round((v.P - outcome(v)) * perProbability))}
+			misses, sums[it.group] = append(misses, m), sums[it.group]+m.by
+		}
+		return err
+	})
+	for _, m := range misses {
+		if sums[m.group] < 0 {
+			m.by = -m.by
+		}
+		if err == nil {
+			err = m.amount(m.ref, m.by)
+		}
+	}
+	return err
 }
 
 // category is the rung of the claim that a prediction is on, "proposition" for a

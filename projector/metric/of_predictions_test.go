@@ -84,4 +84,18 @@ var predictionByHand = []byHand{
 		},
 		want: "0.3 (600000000/2)", rows: "2n p1=-200000000, 4n p2=800000000",
 	},
+	{
+		// At 0.8 one of two: |−0.2 + 0.8| = 0.6. At 0.3, which belongs to the third tenth,
+		// and 0.25 one of two: |0.3 + 0.25 − 1| = 0.45. Together 1.05 ÷ 4.
+		metric: "calibration_error",
+		build: func(b book) {
+			b.promise("p1", "", 0.8, "confirmed")
+			b.promise("p2", "", 0.8, "refuted")
+			b.promise("p3", "", 0.3, "refuted")
+			b.promise("p4", "", 0.25, "confirmed")
+			b.promise("p5", "", 0.25, "unresolved") // 9
+		},
+		want: "0.2625 (1050000000/4) no verdict 1", rows: "9e p5, 2n p1=-200000000, 4n p2=800000000, 6n p3=-300000000, 8n p4=750000000",
+		groups: "0.2–0.3 0.225 (450000000/2); 0.7–0.8 0.3 (600000000/2)",
+	},
 }

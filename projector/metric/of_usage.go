@@ -49,7 +49,7 @@ var usageMetrics = []Metric{
 	{
 		Name:      "tool_calls",
 		Question:  "How many tool calls were made?",
-		Numerator: "tool calls, each id once, failed and repeated ones included",
+		Numerator: "tool calls, each id of an episode once, failed and repeated ones included",
 		Groups:    "tool",
 		Kind:      Guardrail, Form: FormCount, Unit: "calls",
 		Exclusions: imported + "; calls that were denied",
@@ -99,7 +99,7 @@ var usageMetrics = []Metric{
 	{
 		Name:        "capture_coverage",
 		Question:    "How many of the tool calls did the dispatcher see itself?",
-		Numerator:   "of those, calls that the dispatcher recorded",
+		Numerator:   "of those, calls that the dispatcher recorded, itself or from a client's hook or telemetry",
 		Denominator: "tool calls that the dispatcher or the agent told of",
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: "a call that nobody told of is not known",
@@ -113,6 +113,46 @@ var usageMetrics = []Metric{
 				}
 				it.group = ""
 				return it.putIf(t.Observed != nil)
+			})
+		},
+	},
+	{
+		Name:      "model_latency",
+		Question:  "How long did the agent wait for the models?",
+		Numerator: "latency of messages and jobs, each once, failed ones included",
+		Groups:    "model",
+		Kind:      Guardrail, Form: FormSum, Unit: "ms", Per: 1000,
+		Exclusions: imported + "; tool calls that count for themselves",
+		Missing:    leftOut,
+		Source:     "C8 14",
+		count: func(p *pass) error {
+			return p.usage(func(it item, u *view.Spent) error {
+				if u.ToolCallID != "" {
+					return nil
+				}
+				return it.known(u.Usage.LatencyUS(), "latency")
+			})
+		},
+	},
+	told("attempts", "How often was a model asked, retries included?", "attempts", "attempts", 1, func(u *view.Spent) *int64 { return u.Attempts }),
+	told("ledger_writes", "How much did the agent write to its memory?", "ledger writes", "writes", 1, func(u *view.Spent) *int64 { return u.LedgerWrites }),
+	told("cpu_time", "How much computation did it take?", "CPU time", "s", 1_000_000, (*view.Spent).CPUUS),
+	told("gpu_time", "How much computation on GPUs did it take?", "GPU time", "s", 1_000_000, (*view.Spent).GPUUS),
+	{
+		Name:        "background_share",
+		Question:    "How much is done outside of any turn?",
+		Numerator:   "of those, background jobs",
+		Denominator: "messages and jobs of which it is known",
+		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
+		Missing: leftOut,
+		Source:  "C8 14",
+		count: func(p *pass) error {
+			return p.usage(func(it item, u *view.Spent) error {
+				if u.ToolCallID != "" {
+					return nil
+				}
+				it.group = ""
+				return it.putKnown(u.Background, "background")
 			})
 		},
 	},
@@ -174,6 +214,22 @@ var usageMetrics = []Metric{
 			return p.useful(Denominator, false)
 		},
 	},
+}
+
+// told sums what usage.recorded tells of messages and jobs, each once.
+func told(name, question, what, unit string, per int64, of func(*view.Spent) *int64) Metric {
+	return Metric{
+		Name: name, Question: question, Numerator: what + " of messages and jobs, each once, by usage.recorded", Groups: "model",
+		Kind: Guardrail, Form: FormSum, Unit: unit, Per: per, Missing: leftOut, Source: "C8 14",
+		count: func(p *pass) error {
+			return p.usage(func(it item, u *view.Spent) error {
+				if u.ToolCallID != "" {
+					return nil
+				}
+				return it.known(of(u), what)
+			})
+		},
+	}
 }
 
 // usage takes up everything that counts as usage, with the model as group.

@@ -49,6 +49,16 @@ var usageByHand = []byHand{
 		rows: "1d t1, 1n t1, 3d t2, 3n t2, 4d t3, 4n t3, 5d t4, 5n t4, 6d t5, 7e t6",
 	},
 	{
+		// Two messages and a job; m2's latency is not known, and a tool call counts apart.
+		metric: "model_latency", build: resources, want: "350 (350000) unknown latency 1", groups: "unknown 350 (350000) unknown latency 1",
+		rows: "1n m1=100000, 2e m2, 3n record 3=250000",
+	},
+	{metric: "attempts", build: resources, want: "4 (4) unknown attempts 1"},
+	{metric: "ledger_writes", build: resources, want: "7 (7) unknown ledger writes 2"},
+	{metric: "cpu_time", build: resources, want: "1.5 (1500000) unknown CPU time 2"},
+	{metric: "gpu_time", build: resources, want: "0.25 (250000) unknown GPU time 2"},
+	{metric: "background_share", build: resources, want: "0.5 (1/2) unknown background 1", rows: "1d m1, 2e m2, 3d record 3, 3n record 3"},
+	{
 		// big costs 10 dollars a million tokens: m1's 110 cost 0.0011. small has no price,
 		// and of m3 the input is not known.
 		metric: "cost", build: usages, want: "0.0011 (1100000) unknown cost 2",
@@ -136,4 +146,13 @@ func calls(b book) {
 	b.call("t4", "causal", "", latency(40), status("denied"))
 	b.Put(piper, prod, &events.ToolCalled{ToolCallID: "t5", Tool: "causal", Status: "ok"})
 	b.call("t6", "causal", "", latency(5000), imported)
+}
+
+func resources(b book) {
+	b.Put(dispatcher, prod, &events.UsageRecorded{MessageID: ptr("m1"), LatencyMS: ptr(100.0), Attempts: ptr(int64(3)), Background: ptr(false)})
+	b.Put(dispatcher, prod, &events.UsageRecorded{MessageID: ptr("m2")})
+	b.Put(dispatcher, prod, &events.UsageRecorded{
+		LatencyMS: ptr(250.0), Attempts: ptr(int64(1)), LedgerWrites: ptr(int64(7)), CPUSeconds: ptr(1.5), GPUSeconds: ptr(0.25), Background: ptr(true),
+	})
+	b.call("t", "look", "", latency(7))
 }

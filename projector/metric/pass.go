@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"assay/internal/kv"
+	"assay/internal/stats"
 	"assay/ledger"
 	"assay/projector"
 	"assay/projector/view"
@@ -22,6 +23,7 @@ type pass struct {
 	fn       func(Record) error
 	sums     sums
 	why      string
+	bounds   map[string]stats.Interval // of groups, where an interval needs more than their sums
 }
 
 // stand notes where the views stand, and what the week's records are.

@@ -17,7 +17,7 @@ import (
 
 // SampleMethod names the rules below. Other rules are another method: a sample
 // that was published by one is not checked by another.
-const SampleMethod = "audit/2"
+const SampleMethod = "audit/3"
 
 // DefaultWanted is how many cases of each stratum are drawn.
 const DefaultWanted = 10
@@ -44,7 +44,7 @@ type Wanted struct{ Success, Unresolved, Negative int64 }
 // A case is a claim, or a prediction that was made on none (view.Standing). It
 // is of the week if it came to stand so within it, or since the last week that
 // was closed before: in weeks without a record claims grow old too. Whatever says
-// the same again moves it to no other week.
+// the same again moves it to no other week. What was imported is no case.
 //
 //	apparent_success   it became a success in the week, and still was one at the
 //	                   end
@@ -110,6 +110,9 @@ func (d *drawer) add(st view.Standing, c events.AuditCase) {
 
 func (d *drawer) claims(s *projector.State, namespace string) error {
 	return view.ListClaims(s, namespace, func(c *view.Claim) error {
+		if c.Namespace != namespace { // imported
+			return nil
+		}
 		st, err := view.StandingOf(s, c)
 		d.add(st, events.AuditCase{Kind: "claim", ID: c.ClaimID, Seq: uint64(c.Seq)})
 		return err
@@ -118,6 +121,9 @@ func (d *drawer) claims(s *projector.State, namespace string) error {
 
 func (d *drawer) predictions(s *projector.State, namespace string) error {
 	return view.ListPredictions(s, namespace, func(p *view.Prediction) error {
+		if p.Namespace != namespace { // imported
+			return nil
+		}
 		onClaim, err := view.OnClaim(s, p)
 		if err != nil || onClaim {
 			return err
@@ -133,7 +139,7 @@ func (d *drawer) predictions(s *projector.State, namespace string) error {
 func (d *drawer) turns(s *projector.State, namespace string) (negatives, unlisted int64, err error) {
 	seen := make(map[string]bool)
 	err = view.ListScans(s, namespace, func(v *view.Scan) error {
-		if !d.holds(v.RecordedAt) {
+		if v.Namespace != namespace || !d.holds(v.RecordedAt) { // imported, or of another week
 			return nil
 		}
 		named := int64(0)

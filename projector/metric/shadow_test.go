@@ -152,6 +152,11 @@ func TestSampleStrata(t *testing.T) {
 	scan(3, "turn-1", "turn-2")
 	scan(1, "turn-1")
 	l.Put("operator/op", "production", &events.FixRechecked{ClaimID: "held-before", Result: "confirmed", Source: "instrument", Direct: true}) // once more
+	// Nothing of what was imported is drawn.
+	past := events.Context{Capture: ptr("imported")}
+	l.Put("agent/piper", "production", &events.ClaimRecorded{Context: past, ClaimID: "past", Status: "asserted"})
+	l.Put("operator/op", "production", &events.FixRechecked{Context: past, ClaimID: "past", Result: "confirmed", Source: "instrument", Direct: true})
+	l.Put("detector/main", "production", &events.DetectorScanned{Context: past, DetectorVersion: "1", Turns: 9, Negative: 9, NegativeTurnIDs: []string{"turn-past"}})
 	l.Advance(week - l.Now().Sub(ledgertest.Start.Add(24*time.Hour)))
 	closeWeek(l, "2026-W40", week)
 
@@ -165,7 +170,7 @@ func TestSampleStrata(t *testing.T) {
 			t.Errorf("%s: %s, want %s", s.Strata[i].Stratum, got, want)
 		}
 	}
-	if s.ClosedSeq != 27 || s.Week != "2026-W40" || s.Namespace != "production" || s.Method != metric.SampleMethod || s.Seed != l.Leaf().String() {
+	if s.ClosedSeq != 30 || s.Week != "2026-W40" || s.Namespace != "production" || s.Method != metric.SampleMethod || s.Seed != l.Leaf().String() {
 		t.Errorf("%+v", s)
 	}
 	shadow := sample(t, l, "2026-W40", "shadow", metric.Wanted{Success: 10, Unresolved: 10, Negative: 10})

@@ -132,7 +132,7 @@ var common = map[string]string{
 	"model":                    "the model that the price is of",
 	"module":                   "name of the module",
 	"n":                        "how many there were",
-	"namespace":                "namespace, given by the logger from the principal's configuration",
+	"namespace":                "namespace, given by the logger from the principal's configuration; in views that of what was imported ends in ~imported",
 	"negative":                 "turns in which the detector saw no opportunity",
 	"negative_turn_ids":        "ids of those turns",
 	"new_value":                "value after the change",

@@ -48,7 +48,7 @@ const abductionKind = "a"
 type abductions struct{}
 
 func (abductions) Name() string { return Abductions }
-func (abductions) Version() int { return 1 }
+func (abductions) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (abductions) Apply(b *projector.Batch, r *projector.Record) error {

@@ -164,7 +164,7 @@ const (
 )
 
 func (beliefs) Name() string { return Beliefs }
-func (beliefs) Version() int { return 1 }
+func (beliefs) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (beliefs) Apply(b *projector.Batch, r *projector.Record) error {

@@ -45,6 +45,7 @@ type CanaryFacts struct {
 	Rollbacks   int64      `json:"rollbacks"`    // rollback.triggered, one for each rule at most
 	Repeats     int64      `json:"repeats"`      // later starts of the same id
 	CallsBefore int64      `json:"calls_before"` // in namespace canary, up to the start
+	Imported    bool       `json:"imported"`     // it ran elsewhere, or before: no calls of it are counted
 }
 
 // CanaryEnd is the operator's end of a canary.
@@ -101,7 +102,7 @@ type callCount struct {
 type canaries struct{}
 
 func (canaries) Name() string { return Canaries }
-func (canaries) Version() int { return 2 }
+func (canaries) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (canaries) Apply(b *projector.Batch, r *projector.Record) error {
@@ -139,7 +140,7 @@ func (canaries) Apply(b *projector.Batch, r *projector.Record) error {
 }
 
 func startCanary(b *projector.Batch, r *projector.Record, d *events.CanaryStarted) {
-	c, ok := projector.Edit[CanaryFacts](b, key(canaryKind, d.CanaryID))
+	c, ok := projector.Edit[CanaryFacts](b, key(canaryKind, idIn(r.Namespace, d.CanaryID)))
 	if ok {
 		c.Repeats++
 		return
@@ -148,6 +149,7 @@ func startCanary(b *projector.Batch, r *projector.Record, d *events.CanaryStarte
 	*c = CanaryFacts{
 		CanaryID: d.CanaryID, EventID: r.Event.ID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal,
 		Policy: d.Policy, Actions: d.Actions, CapPerWeek: d.CapPerWeek, Criteria: d.Criteria, CallsBefore: n.Total,
+		Imported: isApart(r.Namespace),
 	}
 }
 
@@ -161,7 +163,7 @@ func rollBack(b *projector.Batch, r *projector.Record, d *events.RollbackTrigger
 		if c.RolledBack == 0 || at < c.RolledBack {
 			c.RolledBack = at
 		}
-		v, _ := projector.Edit[Rollback](b, key(rollbackKind, d.CanaryID, projector.SeqKey(at), projector.SeqKey(r.Seq)))
+		v, _ := projector.Edit[Rollback](b, key(rollbackKind, idIn(r.Namespace, d.CanaryID), projector.SeqKey(at), projector.SeqKey(r.Seq)))
 		*v = Rollback{
 			r.Seq, r.Event.ID, r.RecordedAt, r.Principal, d.Rule, d.Reason, d.Value, d.Baseline, d.Threshold, d.N, d.CutSeq, d.EvidenceSeqs,
 		}
@@ -180,11 +182,12 @@ func countCall(b *projector.Batch, d *events.ToolCalled) {
 }
 
 func onCanary(b *projector.Batch, r *projector.Record, id string, fn func(*CanaryFacts)) {
-	if _, ok := projector.View[CanaryFacts](b, key(canaryKind, id)); !ok {
+	k := key(canaryKind, idIn(r.Namespace, id))
+	if _, ok := projector.View[CanaryFacts](b, k); !ok {
 		addOrphan(b, r.Namespace, id, orphanUnknown, r)
 		return
 	}
-	c, _ := projector.Edit[CanaryFacts](b, key(canaryKind, id))
+	c, _ := projector.Edit[CanaryFacts](b, k)
 	fn(c)
 }
 
@@ -200,7 +203,8 @@ func (c *CanaryFacts) state() (state string, over ledger.Seq) {
 	return CanaryRunning, 0
 }
 
-// allCanaries are the canaries in the order of their starts. One runs at a time.
+// allCanaries are the canaries in the order of their starts. One runs at a time,
+// beside those that were imported.
 func allCanaries(s *projector.State) (all []Canary, err error) {
 	n, err := projector.Load[callCount](s, Canaries, callCountKey)
 	if errors.Is(err, kv.ErrNotFound) {
@@ -220,6 +224,12 @@ func allCanaries(s *projector.State) (all []Canary, err error) {
 	var over ledger.Seq // of last
 	for i := range all {
 		c := &all[i]
+		if c.Imported {
+			if c.State, _ = c.state(); c.State != CanaryOver {
+				c.Ended = nil
+			}
+			continue
+		}
 		if last != nil && (over == 0 || over > c.Seq) {
 			c.State, c.Ended = CanaryRefused, nil
 			continue
@@ -246,24 +256,35 @@ func GetCanary(s *projector.State, id string) (*FoundCanary, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(c Canary) bool { return c.CanaryID == id })
-	if i < 0 {
-		return nil, kv.ErrNotFound
+	for _, c := range all {
+		if c.CanaryID == id && !c.Imported {
+			return c.found(s)
+		}
 	}
-	out := &FoundCanary{Canary: all[i]}
-	err = list(s, Canaries, func(v *Rollback) error { out.Triggered = append(out.Triggered, *v); return nil }, rollbackKind, id)
+	return nil, kv.ErrNotFound
+}
+
+func (c *Canary) found(s *projector.State) (*FoundCanary, error) {
+	out, id := &FoundCanary{Canary: *c}, c.CanaryID
+	if c.Imported {
+		id += importedMark
+	}
+	err := list(s, Canaries, func(v *Rollback) error { out.Triggered = append(out.Triggered, *v); return nil }, rollbackKind, id)
 	return out, err
 }
 
-func findCanaries(s *projector.State, id string) ([]FoundCanary, error) {
-	c, err := GetCanary(s, id)
-	if errors.Is(err, kv.ErrNotFound) {
-		return nil, nil
+func findCanaries(s *projector.State, id string) (out []FoundCanary, err error) {
+	all, err := allCanaries(s)
+	for i := range all {
+		if all[i].CanaryID != id || err != nil {
+			continue
+		}
+		var f *FoundCanary
+		if f, err = all[i].found(s); err == nil {
+			out = append(out, *f)
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return []FoundCanary{*c}, nil
+	return out, err
 }
 
 // ListCanaries calls fn for every canary in the order of their starts.

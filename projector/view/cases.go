@@ -1,7 +1,10 @@
 package view
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"strings"
 	"time"
 
 	"assay/events"
@@ -14,6 +17,7 @@ import (
 // and cases have no namespace: their ids are random.
 type Cohort struct {
 	CohortID   string         `json:"cohort_id"`
+	Imported   bool           `json:"imported"`        // it was opened elsewhere, or before
 	Opened     *CohortOpening `json:"opened,omitzero"` // nil: nobody recorded that it was opened
 	Exposures  int64          `json:"exposures"`
 	Candidates int64          `json:"candidates"` // that were evaluated on it
@@ -24,6 +28,7 @@ type Cohort struct {
 	Hits       int64          `json:"hits"`       // that they found
 	Cases      int64          `json:"cases"`      // committed
 	Revealed   int64          `json:"revealed"`   // of them
+	Mismatched int64          `json:"mismatched"` // revealed with a salt or an oracle that was not committed
 	Breaches   int64          `json:"breaches"`   // cases that were revealed too early
 	BreachSeq  ledger.Seq     `json:"breach_seq"` // the first one, which ends the cohort; 0: none
 	Retired    *CohortEnd     `json:"retired,omitzero"`
@@ -48,15 +53,18 @@ type CohortEnd struct {
 	Note       *string    `json:"note,omitzero"`
 }
 
-// Case is a committed case, and what opened it. Whether salt and oracle give the
-// committed hash, whoever has the blob can tell.
+// Case is a committed case, and what opened it.
 type Case struct {
 	CaseID    string          `json:"case_id"`
+	Imported  bool            `json:"imported"`           // it was drawn elsewhere, or before
 	Committed *CaseCommitment `json:"committed,omitzero"` // nil: revealed, and never committed
 	Revealed  *CaseOpening    `json:"revealed,omitzero"`
 	// Early flags what was revealed before its cohort was retired, but for split
 	// dev; null when the case or its cohort is not known.
 	Early *bool `json:"early"`
+	// Opens says whether SHA-256(salt ‖ the hash that oracle_ref names) is what was
+	// committed; null until a committed case is revealed.
+	Opens *bool `json:"opens"`
 	// Late flags what was committed after its cohort was retired, and OtherSplit
 	// what names another split than its cohort.
 	Late       bool  `json:"late"`
@@ -104,7 +112,7 @@ const (
 )
 
 func (cases) Name() string { return Cases }
-func (cases) Version() int { return 1 }
+func (cases) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (cases) Apply(b *projector.Batch, r *projector.Record) error {
@@ -124,7 +132,7 @@ func (cases) Apply(b *projector.Batch, r *projector.Record) error {
 	case *events.CaseRevealed:
 		revealCase(b, r, d)
 	case *events.CohortOpened:
-		c := cohort(b, d.CohortID)
+		c := cohort(b, r, d.CohortID)
 		if c.Opened != nil {
 			c.Repeats++
 			return nil
@@ -147,16 +155,16 @@ func (cases) Apply(b *projector.Batch, r *projector.Record) error {
 	return nil
 }
 
-func cohort(b *projector.Batch, id string) *Cohort {
-	c, _ := projector.Edit[Cohort](b, key(cohortKind, id))
-	c.CohortID = id
+func cohort(b *projector.Batch, r *projector.Record, id string) *Cohort {
+	c, _ := projector.Edit[Cohort](b, key(cohortKind, idIn(r.Namespace, id)))
+	c.CohortID, c.Imported = id, isApart(r.Namespace)
 	return c
 }
 
 // openedCohort is the cohort that a record names. What is told of one that nobody
 // opened is kept as a fact, and the record is an orphan.
 func openedCohort(b *projector.Batch, r *projector.Record, id string) *Cohort {
-	c := cohort(b, id)
+	c := cohort(b, r, id)
 	if c.Opened == nil {
 		addOrphan(b, r.Namespace, id, orphanUnknown, r)
 	}
@@ -167,7 +175,7 @@ func expose(b *projector.Batch, r *projector.Record, d *events.CohortExposed) {
 	c := openedCohort(b, r, d.CohortID)
 	c.Exposures++
 	count(&c.AfterEnd, c.Retired != nil)
-	_, seen := projector.Edit[counted](b, key(exposureKind, d.CohortID, d.CandidateID))
+	_, seen := projector.Edit[counted](b, key(exposureKind, idIn(r.Namespace, d.CohortID), d.CandidateID))
 	count(&c.Candidates, !seen)
 	if c.Opened == nil {
 		return
@@ -179,8 +187,8 @@ func expose(b *projector.Batch, r *projector.Record, d *events.CohortExposed) {
 }
 
 func commitCase(b *projector.Batch, r *projector.Record, d *events.CaseCommitted) {
-	v, _ := projector.Edit[Case](b, key(caseKind, d.CaseID))
-	v.CaseID = d.CaseID
+	v, _ := projector.Edit[Case](b, key(caseKind, idIn(r.Namespace, d.CaseID)))
+	v.CaseID, v.Imported = d.CaseID, isApart(r.Namespace)
 	if v.Committed != nil {
 		v.Repeats++
 		return
@@ -196,8 +204,8 @@ func commitCase(b *projector.Batch, r *projector.Record, d *events.CaseCommitted
 }
 
 func revealCase(b *projector.Batch, r *projector.Record, d *events.CaseRevealed) {
-	v, _ := projector.Edit[Case](b, key(caseKind, d.CaseID))
-	v.CaseID = d.CaseID
+	v, _ := projector.Edit[Case](b, key(caseKind, idIn(r.Namespace, d.CaseID)))
+	v.CaseID, v.Imported = d.CaseID, isApart(r.Namespace)
 	if v.Revealed != nil {
 		v.Repeats++
 		return
@@ -207,8 +215,11 @@ func revealCase(b *projector.Batch, r *projector.Record, d *events.CaseRevealed)
 		addOrphan(b, r.Namespace, d.CaseID, orphanUnknown, r)
 		return
 	}
-	c := cohort(b, v.Committed.CohortID)
+	c := cohort(b, r, v.Committed.CohortID)
 	c.Revealed++
+	opens := opensCase(v.Committed.OracleSHA256, d)
+	v.Opens = &opens
+	count(&c.Mismatched, !opens)
 	split := v.Committed.Split
 	if c.Opened != nil {
 		split = c.Opened.Cohort.Split // a case does not choose its own
@@ -223,6 +234,15 @@ func revealCase(b *projector.Batch, r *projector.Record, d *events.CaseRevealed)
 	}
 }
 
+// opensCase says whether a reveal is of what was committed. It needs the ledger
+// alone, not the oracle: its hash binds as well as its bytes do.
+func opensCase(committed string, d *events.CaseRevealed) bool {
+	salt, err := hex.DecodeString(d.Salt)
+	oracle, err2 := hex.DecodeString(strings.TrimPrefix(d.OracleRef, "sha256:"))
+	sum := sha256.Sum256(append(salt, oracle...))
+	return err == nil && err2 == nil && hex.EncodeToString(sum[:]) == committed
+}
+
 // ListCohorts calls fn for all cohorts in the order of ids.
 func ListCohorts(s *projector.State, fn func(*Cohort) error) error {
 	return list(s, Cases, fn, cohortKind)
@@ -231,24 +251,27 @@ func ListCohorts(s *projector.State, fn func(*Cohort) error) error {
 // ListCases calls fn for all cases in the order of ids.
 func ListCases(s *projector.State, fn func(*Case) error) error { return list(s, Cases, fn, caseKind) }
 
-// FindCohort reads a cohort; none when there is not one.
+// FindCohort reads the cohorts of an id: a live and an imported one at most.
 func FindCohort(s *projector.State, cohortID string) ([]Cohort, error) {
-	return one[Cohort](s, Cases, key(cohortKind, cohortID))
+	return both[Cohort](s, Cases, cohortKind, cohortID)
 }
 
-// FindCase reads a case; none when there is not one.
+// FindCase reads the cases of an id: a live and an imported one at most.
 func FindCase(s *projector.State, caseID string) ([]Case, error) {
-	return one[Case](s, Cases, key(caseKind, caseID))
+	return both[Case](s, Cases, caseKind, caseID)
 }
 
-// one reads the value of a key, if there is one, as a list.
-func one[T any](s *projector.State, projection, k string) ([]T, error) {
-	v, err := projector.Load[T](s, projection, k)
-	if errors.Is(err, kv.ErrNotFound) {
-		return nil, nil
+// both reads what an id without namespace names: what is live, and what was imported.
+func both[T any](s *projector.State, projection, kind, id string) (out []T, err error) {
+	for _, id := range []string{id, id + importedMark} {
+		v, err := projector.Load[T](s, projection, key(kind, id))
+		if errors.Is(err, kv.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *v)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return []T{*v}, nil
+	return out, nil
 }

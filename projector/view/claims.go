@@ -112,7 +112,7 @@ func (c *Claim) introducedBy() string { return c.EventID }
 type claims struct{}
 
 func (claims) Name() string { return Claims }
-func (claims) Version() int { return 3 }
+func (claims) Version() int { return 4 }
 
 // Apply implements projector.Projection.
 func (claims) Apply(b *projector.Batch, r *projector.Record) error {

@@ -141,7 +141,7 @@ const (
 )
 
 func (contradictions) Name() string { return Contradictions }
-func (contradictions) Version() int { return 1 }
+func (contradictions) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (contradictions) Apply(b *projector.Batch, r *projector.Record) error {
@@ -383,13 +383,13 @@ func (cr *contradictionReader) validity(c *FoundContradiction) error {
 	for _, st := range c.Steps {
 		parties = append(parties, st.Principal)
 	}
-	err := cr.labels.list(c.Namespace, func(l *Label) error {
+	err := cr.labels.of(c.Namespace, LabelContradiction, c.ContradictionID, func(l *Label) error {
 		if l.ContradictionValid != nil && l.Orphan == "" && !slices.Contains(parties, l.Principal) {
 			count(&c.LabelledValid, *l.ContradictionValid)
 			count(&c.LabelledInvalid, !*l.ContradictionValid)
 		}
 		return nil
-	}, LabelContradiction, c.ContradictionID)
+	})
 	if valid := c.LabelledValid > 0; valid != (c.LabelledInvalid > 0) {
 		c.Valid = &valid
 	}

@@ -42,14 +42,28 @@ type Decision struct {
 // Approval is a request for the operator's word, and the answer. Without it the
 // answer is no.
 type Approval struct {
+	ApprovalFacts
+	// Passed are the limits that were passed: until and seconds (from the grant on) by
+	// ledger time, tool_calls by the calls under it. What else a limit names cannot
+	// be told from the ledger.
+	Passed []string `json:"passed,omitzero"`
+	// Allowed says that what was asked for may be done: it was granted after it was
+	// asked for, and no limit was passed.
+	Allowed bool `json:"allowed"`
+}
+
+// ApprovalFacts are what the records say of one approval.
+type ApprovalFacts struct {
 	Namespace  string           `json:"namespace"`
 	ApprovalID string           `json:"approval_id"`
 	Requested  *ApprovalRequest `json:"requested,omitzero"` // nil: granted, and nobody had asked
 	Granted    *ApprovalGrant   `json:"granted,omitzero"`
+	Calls      int64            `json:"calls"`      // tool calls that name the grant as their cause and were let run, each once
+	CallsOver  int64            `json:"calls_over"` // of them, those made when a limit was passed
 	Repeats    int64            `json:"repeats"`
 }
 
-func (a *Approval) introducedBy() string {
+func (a *ApprovalFacts) introducedBy() string {
 	if a.Requested == nil {
 		return ""
 	}
@@ -69,6 +83,7 @@ type ApprovalRequest struct {
 
 // ApprovalGrant is the operator's word.
 type ApprovalGrant struct {
+	EventID    string        `json:"event_id"`
 	Seq        ledger.Seq    `json:"seq"`
 	RecordedAt time.Time     `json:"recorded_at"`
 	Principal  string        `json:"principal"`
@@ -94,6 +109,12 @@ type FlagChange struct {
 	Unrecorded bool `json:"unrecorded"`
 }
 
+// grantOf is the approval that an event granted.
+type grantOf struct {
+	Namespace  string `json:"namespace"`
+	ApprovalID string `json:"approval_id"`
+}
+
 // flagValue is what a flag was last set to.
 type flagValue struct {
 	Value string `json:"value"`
@@ -103,7 +124,9 @@ type flagValue struct {
 //
 //	p <namespace> <pre-registration>         Preregistration
 //	d <namespace> <decision>                 Decision
-//	a <namespace> <approval>                 Approval
+//	a <namespace> <approval>                 ApprovalFacts
+//	g <event of a grant>                     grantOf
+//	c <namespace> <approval> <episode> <tool call>  counted: it was made under it
 //	f <namespace> <seq>                      FlagChange
 //	v <namespace> <flag> <where it applies>  flagValue
 type decisions struct{}
@@ -112,12 +135,14 @@ const (
 	preregKind    = "p"
 	decisionKind  = "d"
 	approvalKind  = "a"
+	grantKind     = "g"
+	approvedKind  = "c"
 	flagKind      = "f"
 	flagValueKind = "v"
 )
 
 func (decisions) Name() string { return Decisions }
-func (decisions) Version() int { return 1 }
+func (decisions) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (decisions) Apply(b *projector.Batch, r *projector.Record) error {
@@ -148,6 +173,10 @@ func (decisions) Apply(b *projector.Batch, r *projector.Record) error {
 		grant(b, r, d)
 	case *events.FlagChanged:
 		changeFlag(b, r, d)
+	case *events.ToolCalled:
+		if observer(r) && d.Status != callDenied && r.Event.CausationID != "" {
+			callUnder(b, r, d)
+		}
 	}
 	return nil
 }
@@ -176,7 +205,7 @@ func decide(b *projector.Batch, r *projector.Record, d *events.DecisionRecorded)
 }
 
 func request(b *projector.Batch, r *projector.Record, d *events.ApprovalRequested) {
-	v, _ := projector.Edit[Approval](b, key(approvalKind, r.Namespace, d.ApprovalID))
+	v, _ := projector.Edit[ApprovalFacts](b, key(approvalKind, r.Namespace, d.ApprovalID))
 	v.Namespace, v.ApprovalID = r.Namespace, d.ApprovalID
 	if v.Requested != nil {
 		v.Repeats++
@@ -188,24 +217,75 @@ func request(b *projector.Batch, r *projector.Record, d *events.ApprovalRequeste
 
 // grant keeps the operator's word. One that nobody had asked for grants nothing.
 func grant(b *projector.Batch, r *projector.Record, d *events.ApprovalGranted) {
-	ns, reason := namespaceOf[Approval](b, approvalKind, d.ApprovalID, r)
+	ns, reason := namespaceOf[ApprovalFacts](b, approvalKind, d.ApprovalID, r)
 	if reason != "" {
 		addOrphan(b, ns, d.ApprovalID, reason, r)
 	}
 	addPlace(b, ns)
-	v, _ := projector.Edit[Approval](b, key(approvalKind, ns, d.ApprovalID))
+	v, _ := projector.Edit[ApprovalFacts](b, key(approvalKind, ns, d.ApprovalID))
 	v.Namespace, v.ApprovalID = ns, d.ApprovalID
 	if v.Granted != nil {
 		v.Repeats++
 		return
 	}
-	v.Granted = &ApprovalGrant{r.Seq, r.RecordedAt, r.Principal, d.Limit, d.Note}
+	if g, known := projector.Edit[grantOf](b, key(grantKind, idIn(r.Namespace, r.Event.ID))); !known {
+		*g = grantOf{ns, d.ApprovalID}
+	}
+	v.Granted = &ApprovalGrant{r.Event.ID, r.Seq, r.RecordedAt, r.Principal, d.Limit, d.Note}
 }
 
-// Allowed says that what was asked for may be done: a grant holds only for a
-// request that stood before it.
-func (a *Approval) Allowed() bool {
-	return a.Requested != nil && a.Granted != nil && a.Requested.Seq < a.Granted.Seq
+// callUnder counts a tool call that names a grant as its cause.
+func callUnder(b *projector.Batch, r *projector.Record, d *events.ToolCalled) {
+	g, ok := projector.View[grantOf](b, key(grantKind, idIn(r.Namespace, r.Event.CausationID)))
+	if !ok {
+		return
+	}
+	k := key(approvedKind, g.Namespace, g.ApprovalID, r.Event.EpisodeID, d.ToolCallID)
+	if _, known := projector.View[counted](b, k); known {
+		return
+	}
+	projector.Edit[counted](b, k)
+	a, _ := projector.Edit[ApprovalFacts](b, key(approvalKind, g.Namespace, g.ApprovalID))
+	a.Calls++
+	count(&a.CallsOver, len(a.passed(r.RecordedAt)) > 0)
+}
+
+// limit is what an approval is bounded by: each bound is the grant's, or as it was
+// asked for where that states none.
+func (a *ApprovalFacts) limit() (l events.Limit) {
+	if a.Requested != nil && a.Requested.Limit != nil {
+		l = *a.Requested.Limit
+	}
+	if g := a.Granted.Limit; g != nil {
+		l.ToolCalls, l.Seconds, l.Until = or(g.ToolCalls, l.ToolCalls), or(g.Seconds, l.Seconds), or(g.Until, l.Until)
+	}
+	return l
+}
+
+// passed are the limits of a granted approval that are passed at a ledger time.
+func (a *ApprovalFacts) passed(now time.Time) (out []string) {
+	if a.Granted == nil {
+		return nil
+	}
+	l := a.limit()
+	if until, ok := events.Time(l.Until); ok && now.After(until) {
+		out = append(out, "until")
+	}
+	if l.Seconds != nil && now.Sub(a.Granted.RecordedAt).Seconds() > *l.Seconds {
+		out = append(out, "seconds")
+	}
+	if l.ToolCalls != nil && a.Calls > *l.ToolCalls {
+		out = append(out, "tool_calls")
+	}
+	return out
+}
+
+// at is the approval at a ledger time. A grant holds only for a request that stood
+// before it.
+func (a *ApprovalFacts) at(now time.Time) *Approval {
+	out := &Approval{ApprovalFacts: *a, Passed: a.passed(now)}
+	out.Allowed = a.Requested != nil && a.Granted != nil && a.Requested.Seq < a.Granted.Seq && len(out.Passed) == 0
+	return out
 }
 
 func changeFlag(b *projector.Batch, r *projector.Record, d *events.FlagChanged) {
@@ -232,7 +312,11 @@ func ListDecisions(s *projector.State, namespace string, fn func(*Decision) erro
 
 // ListApprovals calls fn for a namespace's approvals in the order of ids.
 func ListApprovals(s *projector.State, namespace string, fn func(*Approval) error) error {
-	return list(s, Decisions, fn, approvalKind, namespace)
+	l, err := s.Ledger()
+	if err != nil {
+		return err
+	}
+	return list(s, Decisions, func(a *ApprovalFacts) error { return fn(a.at(l.Time)) }, approvalKind, namespace)
 }
 
 // ListFlags calls fn for a namespace's changes of flags in the order of records.
@@ -251,6 +335,14 @@ func FindDecision(s *projector.State, decisionID string) ([]Decision, error) {
 }
 
 // FindApproval reads the approvals of an id in all namespaces.
-func FindApproval(s *projector.State, approvalID string) ([]Approval, error) {
-	return find[Approval](s, Decisions, approvalKind, approvalID)
+func FindApproval(s *projector.State, approvalID string) (out []Approval, err error) {
+	found, err := find[ApprovalFacts](s, Decisions, approvalKind, approvalID)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	l, err := s.Ledger()
+	for i := range found {
+		out = append(out, *found[i].at(l.Time))
+	}
+	return out, err
 }

@@ -73,7 +73,7 @@ const (
 type episodes struct{}
 
 func (episodes) Name() string { return Episodes }
-func (episodes) Version() int { return 1 }
+func (episodes) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (episodes) Apply(b *projector.Batch, r *projector.Record) error {

@@ -92,12 +92,14 @@ func EvidenceOf(s *projector.State, c *Claim) ([]EvidenceUse, error) {
 
 // look finds the deliveries in a namespace before a record.
 func (u *EvidenceUse) look(s *projector.State, namespace string, before ledger.Seq) error {
-	t, err := GetToolCall(s, namespace, u.EvidenceID)
-	if err == nil && t.Observed != nil && t.Observed.Seq < before {
-		u.DeliveredSeq = t.Observed.Seq
-	}
-	if err != nil && !errors.Is(err, kv.ErrNotFound) {
+	calls, err := callsOf(s, namespace, u.EvidenceID)
+	if err != nil {
 		return err
+	}
+	for _, t := range calls {
+		if seq := t.FirstObserved; seq > 0 && seq < before && (u.DeliveredSeq == 0 || seq < u.DeliveredSeq) {
+			u.DeliveredSeq = seq
+		}
 	}
 	seq, err := deliveredAt(s, key(deliveryKind, namespace, u.EvidenceID), before)
 	if err != nil {
@@ -110,6 +112,19 @@ func (u *EvidenceUse) look(s *projector.State, namespace string, before ledger.S
 		u.ContentSeq, err = deliveredAt(s, key(contentKind, namespace, u.EvidenceID, *u.SHA256), before)
 	}
 	return err
+}
+
+// ContentsOf are the hashes of the contents in which a piece of evidence had been
+// delivered before a record.
+func ContentsOf(s *projector.State, namespace, evidenceID string, before ledger.Seq) (hashes []string, err error) {
+	start := prefix(contentKind, namespace, evidenceID)
+	err = projector.Scan(s, Claims, start, "", func(k string, d *delivery) error {
+		if d.Seq < before {
+			hashes = append(hashes, unescaper.Replace(k[len(start):]))
+		}
+		return nil
+	})
+	return hashes, err
 }
 
 // deliveredAt is the record under a key if it is before another, else 0.

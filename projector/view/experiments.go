@@ -45,6 +45,7 @@ type Execution struct {
 	Seq           ledger.Seq `json:"seq"`
 	RecordedAt    time.Time  `json:"recorded_at"`
 	Principal     string     `json:"principal"`
+	EpisodeID     string     `json:"episode_id,omitzero"`
 	ToolCallID    string     `json:"tool_call_id"`
 	CallNamespace string     `json:"call_namespace"`
 }
@@ -63,7 +64,7 @@ const experimentKind = "e"
 type experiments struct{}
 
 func (experiments) Name() string { return Experiments }
-func (experiments) Version() int { return 1 }
+func (experiments) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (experiments) Apply(b *projector.Batch, r *projector.Record) error {
@@ -77,7 +78,7 @@ func (experiments) Apply(b *projector.Batch, r *projector.Record) error {
 		if e := referred(b, r, d.ExpID); e.Executed != nil {
 			e.Repeats++
 		} else {
-			e.Executed = &Execution{r.Seq, r.RecordedAt, r.Principal, d.ToolCallID, r.Namespace}
+			e.Executed = &Execution{r.Seq, r.RecordedAt, r.Principal, r.Event.EpisodeID, d.ToolCallID, r.Namespace}
 		}
 	case *events.ExperimentObserved:
 		if r.Role() != roleResolver {
@@ -138,7 +139,7 @@ func CheckExecution(s *projector.State, e *Experiment) (string, error) {
 
 // checkCall looks for the call that an execution names.
 func checkCall(s *projector.State, x *Execution) (string, error) {
-	t, err := GetToolCall(s, x.CallNamespace, x.ToolCallID)
+	t, err := GetToolCall(s, x.CallNamespace, x.EpisodeID, x.ToolCallID)
 	switch {
 	case errors.Is(err, kv.ErrNotFound) || err == nil && t.Observed == nil:
 		return ExecutedNoCall, nil

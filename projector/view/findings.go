@@ -136,7 +136,7 @@ const (
 )
 
 func (findings) Name() string { return Findings }
-func (findings) Version() int { return 1 }
+func (findings) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (findings) Apply(b *projector.Batch, r *projector.Record) error {

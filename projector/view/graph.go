@@ -77,7 +77,7 @@ const (
 )
 
 func (graph) Name() string { return Graph }
-func (graph) Version() int { return 1 }
+func (graph) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (graph) Apply(b *projector.Batch, r *projector.Record) error {

@@ -2,6 +2,7 @@ package view
 
 import (
 	"errors"
+	"strings"
 
 	"assay/internal/kv"
 	"assay/ledger"
@@ -11,6 +12,45 @@ import (
 // captureImported is context.capture of what was written down elsewhere and brought
 // in later: what it says of the order of things is nobody's observation.
 const captureImported = "imported"
+
+// importedMark ends the namespace in which views keep what was imported into
+// another: "production~imported". No namespace and no id has a tilde.
+const importedMark = "~imported"
+
+// apart is a projection that keeps what was imported apart from what is live, in a
+// namespace of its own: neither takes an identifier from the other, moves it,
+// closes it or stands in its episode. A listing of a namespace has both, for their
+// keys begin alike (key).
+type apart struct{ projector.Projection }
+
+// Apply implements projector.Projection.
+func (p apart) Apply(b *projector.Batch, r *projector.Record) error {
+	if isImport(r) {
+		moved := *r
+		moved.Namespace += importedMark
+		r = &moved
+	}
+	return p.Projection.Apply(b, r)
+}
+
+func isImport(r *projector.Record) bool {
+	return deref(r.Event.Data.Common().Capture) == captureImported
+}
+
+// isApart says whether a namespace holds what was imported into another, and
+// recordedIn is that other, or the namespace itself.
+func isApart(ns string) bool { return strings.HasSuffix(ns, importedMark) }
+
+func recordedIn(ns string) string { return strings.TrimSuffix(ns, importedMark) }
+
+// idIn is an identifier of what has no namespace, as it stands in keys: one that an
+// imported record names is another than a live one.
+func idIn(ns, id string) string {
+	if isApart(ns) {
+		return id + importedMark
+	}
+	return id
+}
 
 // imports marks the records that were imported, of all namespaces.
 //
@@ -27,7 +67,7 @@ func (imports) Version() int { return 1 }
 
 // Apply implements projector.Projection.
 func (imports) Apply(b *projector.Batch, r *projector.Record) error {
-	if deref(r.Event.Data.Common().Capture) == captureImported {
+	if isImport(r) {
 		projector.Edit[imported](b, key(importKind, projector.SeqKey(r.Seq)))
 	}
 	return nil

@@ -2,6 +2,7 @@ package view
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"assay/events"
@@ -74,7 +75,7 @@ type labels struct{}
 const labelKind = "l"
 
 func (labels) Name() string { return Labels }
-func (labels) Version() int { return 1 }
+func (labels) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (labels) Apply(b *projector.Batch, r *projector.Record) error {
@@ -121,21 +122,27 @@ func newLabelReader(s *projector.State) (*labelReader, error) {
 	return lr, err
 }
 
-// list calls fn for the labels of a namespace whose keys start with the parts.
-func (lr *labelReader) list(namespace string, fn func(*Label) error, parts ...string) error {
+// list calls fn for the labels whose keys start with the parts and that belong to
+// a namespace of which in is true.
+func (lr *labelReader) list(in func(namespace string) bool, fn func(*Label) error, parts ...string) error {
 	return list(lr.s, Labels, func(l *Label) error {
-		if err := lr.place(l); err != nil || l.Namespace != namespace {
+		if err := lr.place(l); err != nil || !in(l.Namespace) {
 			return err
 		}
 		return fn(l)
 	}, append([]string{labelKind}, parts...)...)
 }
 
+// of calls fn for the labels of one thing.
+func (lr *labelReader) of(namespace, kind, id string, fn func(*Label) error) error {
+	return lr.list(func(ns string) bool { return ns == namespace }, fn, kind, id)
+}
+
 // place finds a label's namespace and stratum.
 func (lr *labelReader) place(l *Label) error {
 	l.Namespace = l.RecordedIn
 	if l.SampleSeq != nil {
-		if a := lr.audits[ledger.Seq(*l.SampleSeq)]; a != nil {
+		if a := lr.audits[ledger.Seq(*l.SampleSeq)]; a != nil && isApart(a.Namespace) == isApart(l.RecordedIn) {
 			l.Namespace, l.DrawnStratum = a.Namespace, stratumOf(a, l)
 			return nil
 		}
@@ -147,21 +154,29 @@ func (lr *labelReader) place(l *Label) error {
 	if err != nil {
 		return err
 	}
-	own := false
+	// A label that was imported is of what was, and a live one of what is live, if
+	// there is any.
+	among := isApart(l.RecordedIn) || !slices.ContainsFunc(found, func(f recording) bool { return !isApart(f.namespace) })
+	found = slices.DeleteFunc(found, func(f recording) bool { return isApart(f.namespace) != among })
+	own := ""
 	for _, f := range found {
 		if f.eventID == l.CausationID {
 			l.Namespace = f.namespace
 			return nil
 		}
-		own = own || f.namespace == l.RecordedIn
+		if recordedIn(f.namespace) == recordedIn(l.RecordedIn) {
+			own = f.namespace
+		}
 	}
 	switch {
 	case len(found) == 0:
 		l.Orphan = orphanUnknown
 	case len(found) == 1:
 		l.Namespace = found[0].namespace
-	case !own:
+	case own == "":
 		l.Orphan = orphanAmbiguous
+	default:
+		l.Namespace = own
 	}
 	return nil
 }
@@ -220,7 +235,7 @@ func ListLabels(s *projector.State, namespace string, fn func(*Label) error) err
 	if err != nil {
 		return err
 	}
-	return lr.list(namespace, fn)
+	return lr.list(func(ns string) bool { return recordedIn(ns) == namespace }, fn)
 }
 
 // LabelsOf are the labels of one thing of a namespace.
@@ -229,7 +244,7 @@ func LabelsOf(s *projector.State, namespace, kind, id string) (out []Label, err 
 	if err != nil {
 		return nil, err
 	}
-	err = lr.list(namespace, func(l *Label) error { out = append(out, *l); return nil }, kind, id)
+	err = lr.of(namespace, kind, id, func(l *Label) error { out = append(out, *l); return nil })
 	return out, err
 }
 
@@ -244,23 +259,28 @@ type LabelledCase struct {
 // ListLabelled calls fn for every thing that was labelled under a rubric, with
 // the labels of all raters: what the agreement of two of them is counted from.
 func ListLabelled(s *projector.State, namespace string, fn func(*LabelledCase) error) error {
-	var c *LabelledCase
-	done := func() error {
-		if c == nil {
-			return nil
+	var cases []*LabelledCase // of one id under one rubric: what is live, what was imported
+	done := func() (err error) {
+		for _, c := range cases {
+			if err == nil {
+				err = fn(c)
+			}
 		}
-		last := c
-		c = nil
-		return fn(last)
+		cases = nil
+		return err
 	}
 	err := ListLabels(s, namespace, func(l *Label) error {
-		if c == nil || c.Kind != l.Kind || c.ID != l.ID || c.RubricVersion != l.RubricVersion {
+		if len(cases) > 0 && (cases[0].Kind != l.Kind || cases[0].ID != l.ID || cases[0].RubricVersion != l.RubricVersion) {
 			if err := done(); err != nil {
 				return err
 			}
-			c = &LabelledCase{Namespace: namespace, Kind: l.Kind, ID: l.ID, RubricVersion: l.RubricVersion}
 		}
-		c.Labels = append(c.Labels, *l)
+		i := slices.IndexFunc(cases, func(c *LabelledCase) bool { return c.Namespace == l.Namespace })
+		if i < 0 {
+			i = len(cases)
+			cases = append(cases, &LabelledCase{Namespace: l.Namespace, Kind: l.Kind, ID: l.ID, RubricVersion: l.RubricVersion})
+		}
+		cases[i].Labels = append(cases[i].Labels, *l)
 		return nil
 	})
 	if err == nil {

@@ -271,14 +271,15 @@ type WriterLineage struct {
 	OriginUnknown int64 `json:"origin_unknown"`
 }
 
-// ListLineageByWriter calls fn for each writer of a namespace in the order of names.
+// ListLineageByWriter calls fn for each writer of a namespace in the order of names,
+// and then for those of what was imported.
 func ListLineageByWriter(s *projector.State, namespace string, fn func(*WriterLineage) error) error {
 	sums := map[string]*WriterLineage{}
 	err := ListLineage(s, namespace, func(st *LineageStep) error {
-		w := sums[st.Writer]
+		w := sums[key(st.Namespace, st.Writer)]
 		if w == nil {
-			w = &WriterLineage{Namespace: namespace, Writer: st.Writer}
-			sums[st.Writer] = w
+			w = &WriterLineage{Namespace: st.Namespace, Writer: st.Writer}
+			sums[key(st.Namespace, st.Writer)] = w
 		}
 		w.Steps++
 		lost := st.Lost != nil && *st.Lost

@@ -67,7 +67,7 @@ const (
 )
 
 func (offers) Name() string { return Offers }
-func (offers) Version() int { return 1 }
+func (offers) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (offers) Apply(b *projector.Batch, r *projector.Record) error {

@@ -99,12 +99,13 @@ const (
 	opportunityKind = "p"
 	latestKind      = "l"
 	earlyKind       = "y"
+	routingKind     = "t" // by episode and tool call: latest, when it was made
 )
 
 type opportunities struct{}
 
 func (opportunities) Name() string { return Opportunities }
-func (opportunities) Version() int { return 2 }
+func (opportunities) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (opportunities) Apply(b *projector.Batch, r *projector.Record) error {
@@ -196,6 +197,14 @@ func join(b *projector.Batch, r *projector.Record, route Route) {
 	l, ok := projector.View[latest](b, key(latestKind, r.Namespace, r.Event.EpisodeID))
 	if !ok {
 		return
+	}
+	if d, isCall := r.Event.Data.(*events.ToolCalled); isCall {
+		// What another witness says of the call later is of the same opportunity.
+		of, known := projector.Edit[latest](b, key(routingKind, r.Namespace, r.Event.EpisodeID, d.ToolCallID))
+		if known {
+			l = of
+		}
+		of.OpportunityID = l.OpportunityID
 	}
 	o, _ := projector.Edit[Opportunity](b, key(opportunityKind, r.Namespace, l.OpportunityID))
 	keep(&o.ByEpisode, route)

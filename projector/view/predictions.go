@@ -143,7 +143,7 @@ func (p *Prediction) introducedBy() string { return p.EventID }
 type predictions struct{}
 
 func (predictions) Name() string { return Predictions }
-func (predictions) Version() int { return 2 }
+func (predictions) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (predictions) Apply(b *projector.Batch, r *projector.Record) error {

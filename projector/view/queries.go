@@ -51,7 +51,7 @@ const queryKind = "q"
 type queries struct{}
 
 func (queries) Name() string { return Queries }
-func (queries) Version() int { return 1 }
+func (queries) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (queries) Apply(b *projector.Batch, r *projector.Record) error {
@@ -100,7 +100,7 @@ func executeQuery(b *projector.Batch, r *projector.Record, d *events.QueryExecut
 		q.Repeats++
 		return
 	}
-	q.Executed = &QueryExecution{Execution{r.Seq, r.RecordedAt, r.Principal, d.ToolCallID, r.Namespace}, d.Cost}
+	q.Executed = &QueryExecution{Execution{r.Seq, r.RecordedAt, r.Principal, r.Event.EpisodeID, d.ToolCallID, r.Namespace}, d.Cost}
 }
 
 // CheckQuery says whether a query was made: only with the dispatcher's

@@ -1,10 +1,12 @@
 package view
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
 	"assay/events"
+	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 )
@@ -61,12 +63,12 @@ type Probe struct {
 }
 
 // EpisodeReport is what the best witness reports of an episode, or of one tool call
-// in it (episode.recorded): what was captured live, by a hook, by OTLP, imported, or
-// in a way that is not said, in this order; of equals the first.
+// in it (episode.recorded), of equals the first.
 type EpisodeReport struct {
 	Namespace  string                  `json:"namespace"`
 	EpisodeID  string                  `json:"episode_id,omitzero"`
 	ToolCallID *string                 `json:"tool_call_id,omitzero"`
+	Witness    string                  `json:"witness"` // dispatcher or harness itself, hook, otlp, imported
 	Seq        ledger.Seq              `json:"seq"`
 	RecordedAt time.Time               `json:"recorded_at"`
 	Principal  string                  `json:"principal"`
@@ -92,7 +94,7 @@ const (
 )
 
 func (results) Name() string { return Results }
-func (results) Version() int { return 1 }
+func (results) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (results) Apply(b *projector.Batch, r *projector.Record) error {
@@ -183,21 +185,6 @@ func score(b *projector.Batch, r *projector.Record, d *events.ScoreRecorded) {
 	addOrphan(b, r.Namespace, d.CaseID, orphanUnknown, r)
 }
 
-// witness ranks how something was captured; higher is better.
-func witness(capture *string) int {
-	switch deref(capture) {
-	case "live":
-		return 4
-	case "hook":
-		return 3
-	case "otlp":
-		return 2
-	case "imported":
-		return 1
-	}
-	return 0
-}
-
 func report(b *projector.Batch, r *projector.Record, d *events.EpisodeRecorded) {
 	of := stated(d.Context.ToolCallID)
 	if r.Event.EpisodeID == "" && of == "" {
@@ -206,12 +193,34 @@ func report(b *projector.Batch, r *projector.Record, d *events.EpisodeRecorded) 
 	v, ok := projector.Edit[EpisodeReport](b, key(episodeReportKind, r.Namespace, r.Event.EpisodeID, of))
 	if ok {
 		v.Others++
-		if witness(d.Context.Capture) <= witness(v.Report.Context.Capture) {
+		if witnessRank(witnessOf(r)) >= witnessRank(v.Witness) {
 			return
 		}
 	}
+	v.Witness = witnessOf(r)
 	v.Namespace, v.EpisodeID, v.ToolCallID = r.Namespace, r.Event.EpisodeID, d.Context.ToolCallID
 	v.Seq, v.RecordedAt, v.Principal, v.Report = r.Seq, r.RecordedAt, r.Principal, d
+}
+
+// join counts the imports of what is reported live with it. Such an import is no
+// report of its own.
+func (v *EpisodeReport) join(s *projector.State) (known bool, err error) {
+	of, other := stated(v.ToolCallID), v.Namespace+importedMark
+	if v.EpisodeID == "" && of == "" {
+		return false, nil
+	}
+	if isApart(v.Namespace) {
+		other = recordedIn(v.Namespace)
+	}
+	twin, err := projector.Load[EpisodeReport](s, Results, key(episodeReportKind, other, v.EpisodeID, of))
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
+		return false, nil
+	case err != nil || isApart(v.Namespace):
+		return err == nil, err
+	}
+	v.Others += 1 + twin.Others
+	return false, nil
 }
 
 // ListResponses calls fn for a namespace's responses, run by run and case by case.
@@ -240,7 +249,19 @@ func FindProbe(s *projector.State, probeID string) ([]Probe, error) {
 	return find[Probe](s, Results, probeKind, probeID)
 }
 
-// ListEpisodeReports calls fn for a namespace's reports in the order of episodes.
+// ListEpisodeReports calls fn for a namespace's reports in the order of episodes; an
+// import of what is reported live is none.
 func ListEpisodeReports(s *projector.State, namespace string, fn func(*EpisodeReport) error) error {
-	return list(s, Results, fn, episodeReportKind, namespace)
+	imports, err := HasImports(s)
+	if err != nil {
+		return err
+	}
+	return list(s, Results, func(v *EpisodeReport) error {
+		if imports {
+			if known, err := v.join(s); err != nil || known {
+				return err
+			}
+		}
+		return fn(v)
+	}, episodeReportKind, namespace)
 }

@@ -83,7 +83,7 @@ const (
 )
 
 func (runs) Name() string { return Runs }
-func (runs) Version() int { return 1 }
+func (runs) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (runs) Apply(b *projector.Batch, r *projector.Record) error {

@@ -3,6 +3,7 @@ package view_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -229,7 +230,7 @@ func TestApprovalsAndFlags(t *testing.T) {
 	fold(t, l, func(s *projector.State) {
 		for id, want := range map[string]bool{"asked": false, "run": true, "unasked": false} {
 			found := must[[]view.Approval](t)(view.FindApproval(s, id))
-			if len(found) != 1 || found[0].Allowed() != want {
+			if len(found) != 1 || found[0].Allowed != want {
 				t.Errorf("%s: %+v, want %t", id, found, want)
 			}
 		}
@@ -251,6 +252,77 @@ func TestApprovalsAndFlags(t *testing.T) {
 		}
 		if p := parked(t, s); !slices.Equal(p, []string{"decisions/7"}) {
 			t.Errorf("parked %v", p)
+		}
+	})
+}
+
+// TestApprovalLimits: a grant ends with its time and with its calls. Each call
+// counts once, a denied one not, and what was asked for holds where the grant
+// states no limit of its own.
+func TestApprovalLimits(t *testing.T) {
+	l := ledgertest.New() // a record a second
+	grant := func(id string, asked, granted *events.Limit) string {
+		l.Put(piper, prod, &events.ApprovalRequested{ApprovalID: id, What: "restart", Why: "stuck", Limit: asked})
+		event := l.NextID()
+		l.Put(operator, prod, &events.ApprovalGranted{ApprovalID: id, Limit: granted})
+		return event
+	}
+	call := func(under, id, status string) {
+		l.Put(dispatcher, prod, &events.ToolCalled{ToolCallID: id, Tool: "restart", Status: status}, ledgertest.CausedBy(under))
+	}
+	until := ptr(events.FormatTime(ledgertest.Start.Add(10 * time.Second)))
+	twice := grant("twice", &events.Limit{ToolCalls: ptr(int64(5))}, &events.Limit{ToolCalls: ptr(int64(2))})
+	once := grant("once", &events.Limit{ToolCalls: ptr(int64(1))}, nil)
+	timed := grant("timed", &events.Limit{Until: until}, &events.Limit{Tokens: ptr(int64(1))})
+	brief := grant("brief", nil, &events.Limit{Seconds: ptr(3.0)}) // granted at 7 s
+	call(twice, "t1", "ok")                                        // 8 s
+	call(twice, "t1", "ok")                                        // seen again
+	call(timed, "t2", "error")                                     // 10 s: at the end
+	call(brief, "t3", "ok")                                        // 11 s: the fourth second
+	call(timed, "t4", "ok")                                        // 12 s: late
+	call(once, "t5", "denied")
+	for _, id := range []string{"t6", "t7"} {
+		call(once, id, "ok")
+		call(twice, id+"x", "ok")
+	}
+	fold(t, l, func(s *projector.State) {
+		var got []string
+		err := view.ListApprovals(s, prod, func(a *view.Approval) error {
+			got = append(got, fmt.Sprintf("%s %d/%d %v %t", a.ApprovalID, a.CallsOver, a.Calls, a.Passed, a.Allowed))
+			return nil
+		})
+		want := []string{"brief 1/1 [seconds] false", "once 1/2 [tool_calls] false", "timed 1/2 [until] false", "twice 1/3 [tool_calls] false"}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	})
+}
+
+// TestCaseOpens: a reveal opens what was committed, or is flagged. The hash is that of
+// 32 bytes 0x01 and 32 bytes 0x02, worked out with sha256sum.
+func TestCaseOpens(t *testing.T) {
+	salt, oracle := strings.Repeat("01", 32), "sha256:"+strings.Repeat("02", 32)
+	const committed = "f818afd37a6dc3bc92fb44731011277006db4efa6e9023cd7468c02335d22a4d"
+	l := ledgertest.New()
+	l.Put(operator, prod, &events.CohortOpened{CohortID: "k", Split: "dev"})
+	for _, tc := range []struct{ id, salt, oracle string }{
+		{"opens", salt, oracle}, {"other-salt", strings.Repeat("03", 32), oracle}, {"other-oracle", salt, "sha256:" + strings.Repeat("03", 32)}, {"shut", "", ""},
+	} {
+		l.Put(harness, bench, &events.CaseCommitted{CaseID: tc.id, CohortID: "k", Split: "dev", OracleSHA256: committed})
+		if tc.salt != "" {
+			l.Put(harness, bench, &events.CaseRevealed{CaseID: tc.id, Salt: tc.salt, OracleRef: tc.oracle})
+		}
+	}
+	l.Put(harness, bench, &events.CaseRevealed{CaseID: "never", Salt: salt, OracleRef: oracle})
+	fold(t, l, func(s *projector.State) {
+		for id, want := range map[string]*bool{"opens": ptr(true), "other-salt": ptr(false), "other-oracle": ptr(false), "shut": nil, "never": nil} {
+			c := must[[]view.Case](t)(view.FindCase(s, id))[0]
+			if (c.Opens == nil) != (want == nil) || want != nil && *c.Opens != *want {
+				t.Errorf("%s: opens %v, want %v", id, c.Opens, want)
+			}
+		}
+		if k := must[[]view.Cohort](t)(view.FindCohort(s, "k"))[0]; k.Mismatched != 2 || k.Revealed != 3 {
+			t.Errorf("%+v, want 2 of 3 mismatched", k)
 		}
 	})
 }

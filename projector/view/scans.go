@@ -30,7 +30,7 @@ const scanKind = "s"
 type scans struct{}
 
 func (scans) Name() string { return Scans }
-func (scans) Version() int { return 1 }
+func (scans) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (scans) Apply(b *projector.Batch, r *projector.Record) error {

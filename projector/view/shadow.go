@@ -89,7 +89,7 @@ const (
 type shadow struct{}
 
 func (shadow) Name() string { return Shadow }
-func (shadow) Version() int { return 1 }
+func (shadow) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (shadow) Apply(b *projector.Batch, r *projector.Record) error {

@@ -1,36 +1,94 @@
 package view
 
 import (
+	"cmp"
+	"errors"
+	"slices"
 	"time"
 
 	"assay/events"
+	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 )
 
-// ToolCall is one tool call as its two possible witnesses told it. Only
-// Observed says that anything happened.
+// ToolCall is one tool call, known by its episode and its id, as its witnesses
+// told it. Only Observed says that anything happened. An import of a live call is
+// among SeenBy, and nothing else.
 type ToolCall struct {
-	Namespace    string `json:"namespace"`
-	ToolCallID   string `json:"tool_call_id"`
-	Observed     *Call  `json:"observed,omitzero"`      // by the dispatcher
+	Namespace  string     `json:"namespace"`
+	EpisodeID  string     `json:"episode_id,omitzero"`
+	ToolCallID string     `json:"tool_call_id"`
+	FirstSeq   ledger.Seq `json:"first_seq"` // the first record of it
+	// Join is exact, or id where a record that names no episode was joined by the
+	// call's id alone.
+	Join string `json:"join"`
+	// Witness is the best one, whose record counts: dispatcher, hook, otlp, agent or
+	// imported.
+	Witness      string `json:"witness"`
+	Observed     *Call  `json:"observed,omitzero"`      // by the dispatcher, else by a hook, else in OTLP
 	SelfReported *Call  `json:"self_reported,omitzero"` // by the agent
-	Repeats      int64  `json:"repeats"`                // further records of either side; without effect
+	// FirstObserved is the first record by anybody but the agent; 0 without one.
+	FirstObserved ledger.Seq `json:"first_observed_seq"`
+	SeenBy        []Sighting `json:"seen_by"` // the first record of each witness, the best first
+	Repeats       int64      `json:"repeats"` // further records of one of them; without effect
+	// Elsewhere counts, at the first call of an id, the calls of it in other episodes.
+	Elsewhere int64 `json:"elsewhere"`
 }
 
-// Call is one side's record of a tool call. Times, hashes and the error stand in
-// the record at Seq.
+// Sighting is the first record that a witness made of something.
+type Sighting struct {
+	Witness   string     `json:"witness"`
+	Seq       ledger.Seq `json:"seq"`
+	Principal string     `json:"principal"`
+}
+
+// Witnesses of a tool call or an episode, the best first.
+const (
+	WitnessDispatcher = "dispatcher" // or harness, where it stands in for it
+	WitnessHook       = "hook"       // a client's hook, as an observer passed it on
+	WitnessOTLP       = "otlp"       // a client's telemetry, as an observer passed it on
+	WitnessAgent      = "agent"      // her own word
+	WitnessImported   = "imported"   // whoever wrote it down
+)
+
+var witnesses = []string{WitnessDispatcher, WitnessHook, WitnessOTLP, WitnessAgent, WitnessImported}
+
+// witnessRank is smaller for a better witness.
+func witnessRank(witness string) int { return slices.Index(witnesses, witness) }
+
+// witnessOf says whose word a record is. The writer's role decides, which the
+// logger vouches for; context.capture can only say that a record is worth less
+// than what an observer saw for itself.
+func witnessOf(r *projector.Record) string {
+	switch how := deref(r.Event.Data.Common().Capture); {
+	case how == captureImported:
+		return WitnessImported
+	case !observer(r) && r.Role() != roleHarness:
+		return WitnessAgent
+	case how == WitnessHook, how == WitnessOTLP:
+		return how
+	}
+	return WitnessDispatcher
+}
+
+// JoinID says that what names no episode was joined by its id alone.
+const JoinID = "id"
+
+// Call is one record of a tool call. Times, hashes and the error stand in the
+// record at Seq.
 type Call struct {
 	Seq           ledger.Seq `json:"seq"`
 	RecordedAt    time.Time  `json:"recorded_at"`
 	Principal     string     `json:"principal"`
-	EpisodeID     string     `json:"episode_id,omitzero"`
+	EpisodeID     string     `json:"episode_id,omitzero"` // that it names
 	Tool          string     `json:"tool"`
 	Target        *string    `json:"target,omitzero"`
 	Status        string     `json:"status"`
 	ReturnedEdges int        `json:"returned_edges"`
-	MessageID     *string    `json:"message_id,omitzero"`
-	Usage         Usage      `json:"usage"`
+	// MessageID is what a worse witness said of it where this one does not.
+	MessageID *string `json:"message_id,omitzero"`
+	Usage     Usage   `json:"usage"`
 }
 
 // Statuses of a call.
@@ -39,21 +97,28 @@ const (
 	callDenied = "denied" // the dispatcher did not let it run
 )
 
-// charge says which call a message's usage is counted with.
+// charge says which call a message's usage is counted with: of those that name it
+// the one with the best witness, of equals the first.
 type charge struct {
-	ToolCallID string `json:"tool_call_id"`
-	Observed   bool   `json:"observed"`
+	FirstSeq ledger.Seq `json:"first_seq"` // of the call
+	Rank     int        `json:"rank"`      // of the witness who says so
 }
+
+// toolCalls keeps calls. The first call of an id has a key without episode, so that
+// records that name none find it; the same id in another episode is another call.
+//
+//	c <namespace> <tool call>             ToolCall
+//	c <namespace> <tool call> <episode>   ToolCall
+//	m <namespace> <message>               charge
+type toolCalls struct{}
 
 const (
 	callKind   = "c"
 	chargeKind = "m"
 )
 
-type toolCalls struct{}
-
 func (toolCalls) Name() string { return ToolCalls }
-func (toolCalls) Version() int { return 1 }
+func (toolCalls) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
@@ -61,31 +126,82 @@ func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
 	if !ok {
 		return nil
 	}
-	observed := observer(r)
-	if !observed && r.Role() != roleAgent {
+	if !observer(r) && r.Role() != roleAgent {
 		return ErrRole
 	}
-	t, ok := projector.Edit[ToolCall](b, key(callKind, r.Namespace, d.ToolCallID))
+	first := key(callKind, r.Namespace, d.ToolCallID)
+	slot := first
+	if t, ok := projector.View[ToolCall](b, first); ok && !sameEpisode(t.EpisodeID, r.Event.EpisodeID) {
+		slot = key(callKind, r.Namespace, d.ToolCallID, r.Event.EpisodeID)
+	}
+	t, ok := projector.Edit[ToolCall](b, slot)
+	if !ok && slot != first {
+		f, _ := projector.Edit[ToolCall](b, first)
+		f.Elsewhere++
+	}
 	if !ok {
-		t.Namespace, t.ToolCallID = r.Namespace, d.ToolCallID
+		t.Namespace, t.EpisodeID, t.ToolCallID = r.Namespace, r.Event.EpisodeID, d.ToolCallID
+		t.FirstSeq, t.Join = r.Seq, JoinExact
 		addPlace(b, r.Namespace)
 	}
-	side := &t.SelfReported
-	if observed {
-		side = &t.Observed
-	}
-	if *side != nil {
-		t.Repeats++
-		return nil
-	}
-	*side = newCall(r, d)
-	if d.MessageID != nil {
-		m, taken := projector.Edit[charge](b, key(chargeKind, r.Namespace, *d.MessageID))
-		if !taken || observed && !m.Observed {
-			*m = charge{d.ToolCallID, observed}
-		}
-	}
+	t.take(b, r, d)
 	return nil
+}
+
+// sameEpisode says whether two records, "" for one that names no episode, can tell
+// of one thing.
+func sameEpisode(a, b string) bool { return a == b || a == "" || b == "" }
+
+// take adds a record of the call. A better witness replaces a worse one, and of one
+// witness the first record counts.
+func (t *ToolCall) take(b *projector.Batch, r *projector.Record, d *events.ToolCalled) {
+	if r.Event.EpisodeID != t.EpisodeID {
+		t.Join, t.EpisodeID = JoinID, cmp.Or(t.EpisodeID, r.Event.EpisodeID)
+	}
+	side := &t.SelfReported
+	if observer(r) {
+		side = &t.Observed
+		t.FirstObserved = cmp.Or(t.FirstObserved, r.Seq)
+	}
+	witness := witnessOf(r)
+	better := *side == nil || witnessRank(witness) < t.rankOf(*side)
+	t.see(Sighting{witness, r.Seq, r.Principal})
+	if !better {
+		return
+	}
+	c := newCall(r, d)
+	if *side != nil {
+		c.MessageID = or(c.MessageID, (*side).MessageID)
+	}
+	*side = c
+	if d.MessageID == nil {
+		return
+	}
+	rank := witnessRank(witness)
+	m, taken := projector.Edit[charge](b, key(chargeKind, r.Namespace, *d.MessageID))
+	if !taken || rank < m.Rank {
+		*m = charge{t.FirstSeq, rank}
+	}
+}
+
+// see notes a witness.
+func (t *ToolCall) see(by Sighting) {
+	if slices.ContainsFunc(t.SeenBy, func(s Sighting) bool { return s.Witness == by.Witness }) {
+		t.Repeats++
+		return
+	}
+	t.SeenBy = append(t.SeenBy, by)
+	slices.SortFunc(t.SeenBy, func(a, b Sighting) int { return cmp.Compare(witnessRank(a.Witness), witnessRank(b.Witness)) })
+	t.Witness = t.SeenBy[0].Witness
+}
+
+// rankOf is the rank of the witness who made one of the call's records.
+func (t *ToolCall) rankOf(c *Call) int {
+	i := slices.IndexFunc(t.SeenBy, func(s Sighting) bool { return s.Seq == c.Seq })
+	if i < 0 { // imported, the agent's word beside an observer's
+		return len(witnesses)
+	}
+	return witnessRank(t.SeenBy[i].Witness)
 }
 
 func newCall(r *projector.Record, d *events.ToolCalled) *Call {
@@ -96,25 +212,96 @@ func newCall(r *projector.Record, d *events.ToolCalled) *Call {
 	}
 }
 
-// GetToolCall reads one tool call; kv.ErrNotFound when there is none.
-func GetToolCall(s *projector.State, namespace, toolCallID string) (*ToolCall, error) {
-	return projector.Load[ToolCall](s, ToolCalls, key(callKind, namespace, toolCallID))
+// GetToolCall reads the tool call of an id in an episode, "" for one that is not
+// known; kv.ErrNotFound when there is none.
+func GetToolCall(s *projector.State, namespace, episodeID, toolCallID string) (*ToolCall, error) {
+	t, err := projector.Load[ToolCall](s, ToolCalls, key(callKind, namespace, toolCallID))
+	if err == nil && !sameEpisode(t.EpisodeID, episodeID) {
+		t, err = projector.Load[ToolCall](s, ToolCalls, key(callKind, namespace, toolCallID, episodeID))
+	}
+	return t, err
+}
+
+// callsOf are the calls of an id in a namespace: one an episode.
+func callsOf(s *projector.State, namespace, toolCallID string) ([]ToolCall, error) {
+	first, err := projector.Load[ToolCall](s, ToolCalls, key(callKind, namespace, toolCallID))
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if first.Elsewhere == 0 {
+		return []ToolCall{*first}, nil
+	}
+	others, err := all[ToolCall](s, ToolCalls, callKind, namespace, toolCallID)
+	return append([]ToolCall{*first}, others...), err
 }
 
 // FindToolCall reads the calls of an id in all namespaces.
-func FindToolCall(s *projector.State, toolCallID string) ([]ToolCall, error) {
-	return find[ToolCall](s, ToolCalls, callKind, toolCallID)
+func FindToolCall(s *projector.State, toolCallID string) (out []ToolCall, err error) {
+	places, err := projector.Load[places](s, ToolCalls, placesKey)
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, ns := range places.Namespaces {
+		calls, err := callsOf(s, ns, toolCallID)
+		if err != nil {
+			return nil, err
+		}
+		for i := range calls {
+			if known, err := calls[i].join(s); err != nil {
+				return nil, err
+			} else if !known {
+				out = append(out, calls[i])
+			}
+		}
+	}
+	return out, nil
 }
 
-// ListToolCalls calls fn for a namespace's calls in the order of their ids.
+// join tells a live call of the import of it. An import of a call that is known
+// live is no call of its own.
+func (t *ToolCall) join(s *projector.State) (known bool, err error) {
+	other := t.Namespace + importedMark
+	if isApart(t.Namespace) {
+		other = recordedIn(t.Namespace)
+	}
+	twin, err := GetToolCall(s, other, t.EpisodeID, t.ToolCallID)
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
+		return false, nil
+	case err != nil || isApart(t.Namespace):
+		return err == nil, err
+	}
+	t.SeenBy = append(t.SeenBy, twin.SeenBy...)
+	return false, nil
+}
+
+// ListToolCalls calls fn for a namespace's calls in the order of their ids, those
+// that are known from an import alone last.
 func ListToolCalls(s *projector.State, namespace string, fn func(*ToolCall) error) error {
-	return list(s, ToolCalls, fn, callKind, namespace)
+	imports, err := hasPlace(s, ToolCalls, namespace+importedMark)
+	if err != nil {
+		return err
+	}
+	return list(s, ToolCalls, func(t *ToolCall) error {
+		if imports {
+			if known, err := t.join(s); err != nil || known {
+				return err
+			}
+		}
+		return fn(t)
+	}, callKind, namespace)
 }
 
-// Executed says that the dispatcher saw the call run: it was not denied.
+// Executed says that an observer saw the call run: it was not denied.
 func (t *ToolCall) Executed() bool { return t.Observed != nil && !t.Observed.Denied() }
 
-// Witnessed is the call as its best witness told it: the dispatcher, else the agent.
+// Witnessed is the call as its best witness told it.
 func (t *ToolCall) Witnessed() *Call {
 	if t.Observed != nil {
 		return t.Observed
@@ -128,20 +315,23 @@ func (c *Call) IsCausal() bool { return toolRoute(c.Tool, c.ReturnedEdges) == Ro
 // Denied says whether the call was not let run.
 func (c *Call) Denied() bool { return c.Status == callDenied }
 
-// listCharged calls fn for the calls that are to be counted as usage; ListUsage
-// says which.
-func listCharged(s *projector.State, namespace string, fn func(id string, c *Call, selfReported bool) error) error {
+// listCharged calls fn for the calls that are to be counted as usage, with the
+// message that they were asked for by; ListUsage says which.
+func listCharged(s *projector.State, namespace string, fn func(t *ToolCall, messageID *string) error) error {
 	return ListToolCalls(s, namespace, func(t *ToolCall) error {
-		call, observed := t.Witnessed(), t.Observed != nil
-		if call.MessageID != nil {
-			m, err := projector.Load[charge](s, ToolCalls, key(chargeKind, namespace, *call.MessageID))
+		message := t.Witnessed().MessageID
+		if t.SelfReported != nil {
+			message = or(message, t.SelfReported.MessageID)
+		}
+		if message != nil {
+			m, err := projector.Load[charge](s, ToolCalls, key(chargeKind, t.Namespace, *message))
 			if err != nil {
 				return err
 			}
-			if *m != (charge{t.ToolCallID, observed}) && !(m.ToolCallID == t.ToolCallID && observed) {
+			if m.FirstSeq != t.FirstSeq {
 				return nil
 			}
 		}
-		return fn(t.ToolCallID, call, !observed)
+		return fn(t, message)
 	})
 }

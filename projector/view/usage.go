@@ -84,6 +84,7 @@ func or[T any](a, b *T) *T {
 // Spent is one thing that counts as usage: a message of a model, a background
 // job, or a tool call that no usage.recorded tells of.
 type Spent struct {
+	Namespace    string     `json:"namespace"`
 	EpisodeID    string     `json:"episode_id,omitzero"`
 	Seq          ledger.Seq `json:"seq"` // the record that it is counted by
 	RecordedAt   time.Time  `json:"recorded_at"`
@@ -104,7 +105,8 @@ type Spent struct {
 	Background   *bool     `json:"background,omitzero"`
 	CPUSeconds   *float64  `json:"cpu_seconds,omitzero"`
 	GPUSeconds   *float64  `json:"gpu_seconds,omitzero"`
-	Repeats      int64     `json:"repeats"` // further records of the same usage, without effect
+	Witness      string    `json:"witness"` // dispatcher, hook, otlp, agent or imported: of several the best counts
+	Repeats      int64     `json:"repeats"` // further records of the same usage
 }
 
 // Price is what a model's tokens cost from a date on. Prices have no namespace.
@@ -121,15 +123,16 @@ type Price struct {
 	InputUSDPerMTok  *float64   `json:"input_usd_per_mtok,omitzero"`
 	CachedUSDPerMTok *float64   `json:"cached_usd_per_mtok,omitzero"`
 	OutputUSDPerMTok *float64   `json:"output_usd_per_mtok,omitzero"`
-	Repeats          int64      `json:"repeats"` // later records of the same id, without effect
+	Imported         bool       `json:"imported"` // nothing is reckoned by it
+	Repeats          int64      `json:"repeats"`  // later records of the same id, without effect
 }
 
 // usages keeps what usage.recorded and price.recorded say. A usage is known by
 // the message that it names, else by the tool call, else by its record. What
 // tool calls say for themselves is kept with them, and joined by ListUsage.
 //
-//	u <namespace> m <message id> | c <tool call id> | r <record>   Spent
-//	p <price id>                                                  Price
+//	u <namespace> m <message id> | c <tool call id> [<episode>] | r <record>   Spent
+//	p <price id>                                                              Price
 type usages struct{}
 
 const (
@@ -142,7 +145,7 @@ const (
 )
 
 func (usages) Name() string { return Usages }
-func (usages) Version() int { return 1 }
+func (usages) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (usages) Apply(b *projector.Batch, r *projector.Record) error {
@@ -162,24 +165,33 @@ func (usages) Apply(b *projector.Batch, r *projector.Record) error {
 }
 
 func spend(b *projector.Batch, r *projector.Record, d *events.UsageRecorded) {
-	by, id := byRecord, projector.SeqKey(r.Seq)
-	switch {
+	k := key(usageKind, r.Namespace, byRecord, projector.SeqKey(r.Seq))
+	switch call := d.Context.ToolCallID; {
 	case d.MessageID != nil:
-		by, id = byMessage, *d.MessageID
-	case d.Context.ToolCallID != nil:
-		by, id = byCall, *d.Context.ToolCallID
+		k = key(usageKind, r.Namespace, byMessage, *d.MessageID)
+	case call != nil:
+		k = key(usageKind, r.Namespace, byCall, *call)
+		if first, ok := projector.View[Spent](b, k); ok && !sameEpisode(first.EpisodeID, r.Event.EpisodeID) {
+			k = key(usageKind, r.Namespace, byCall, *call, r.Event.EpisodeID)
+		}
 	}
-	u, ok := projector.Edit[Spent](b, key(usageKind, r.Namespace, by, id))
+	witness := witnessOf(r)
+	u, ok := projector.Edit[Spent](b, k)
+	repeats := u.Repeats
 	if ok {
-		u.Repeats++
-		return
+		repeats++
+		if witnessRank(witness) >= witnessRank(u.Witness) {
+			u.Repeats = repeats
+			return
+		}
 	}
 	addPlace(b, r.Namespace)
 	*u = Spent{
-		EpisodeID: r.Event.EpisodeID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, MessageID: d.MessageID,
+		Namespace: r.Namespace, EpisodeID: r.Event.EpisodeID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, MessageID: d.MessageID,
 		Provider: d.Provider, Model: d.Model, ModelVersion: d.ModelVersion, Status: d.Status, PricedAt: r.RecordedAt,
 		Usage:    normaliseUsage(d.Tokens, d.UsageConvention, d.CostUSD, d.LatencyMS, d.Context.Cost),
 		Attempts: d.Attempts, LedgerWrites: d.LedgerWrites, Background: d.Background, CPUSeconds: d.CPUSeconds, GPUSeconds: d.GPUSeconds,
+		Witness: witness, Repeats: repeats,
 	}
 	if ended, ok := events.Time(d.EndedAt); ok {
 		u.PricedAt = ended.UTC()
@@ -191,7 +203,7 @@ func setPrice(b *projector.Batch, r *projector.Record, d *events.PriceRecorded) 
 	if !ok {
 		return fmt.Errorf("valid_from %q is no time", d.ValidFrom)
 	}
-	p, exists := projector.Edit[Price](b, key(priceKind, d.PriceID))
+	p, exists := projector.Edit[Price](b, key(priceKind, idIn(r.Namespace, d.PriceID)))
 	if exists {
 		p.Repeats++
 		return nil
@@ -200,6 +212,7 @@ func setPrice(b *projector.Batch, r *projector.Record, d *events.PriceRecorded) 
 		PriceID: d.PriceID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal,
 		Provider: d.Provider, Model: d.Model, ModelVersion: d.ModelVersion, From: from.UTC(),
 		InputUSDPerMTok: d.InputUSDPerMTok, CachedUSDPerMTok: d.CachedUSDPerMTok, OutputUSDPerMTok: d.OutputUSDPerMTok,
+		Imported: isApart(r.Namespace),
 	}
 	if to, ok := events.Time(d.ValidTo); ok {
 		to = to.UTC()
@@ -215,9 +228,8 @@ func ListPrices(s *projector.State, fn func(*Price) error) error {
 
 // ListUsage calls fn for everything that counts as usage in a namespace: what
 // usage.recorded tells, each message once, and then the tool calls whose message
-// or call none of them names. A call counts by its dispatcher's record or,
-// without one, by the agent's, and of the calls that name one message only the
-// first, the dispatcher's before the agent's.
+// or call none of them names. A call counts by its best witness's record, and of the
+// calls that name one message only the first with the best witness.
 func ListUsage(s *projector.State, namespace string, fn func(*Spent) error) error {
 	if err := ListTold(s, namespace, fn); err != nil {
 		return err
@@ -232,48 +244,46 @@ func ListTold(s *projector.State, namespace string, fn func(*Spent) error) error
 
 // ListUntold is the other part: the tool calls that none of them names.
 func ListUntold(s *projector.State, namespace string, fn func(*Spent) error) error {
-	told, err := hasUsage(s, namespace)
+	told, err := hasPlace(s, Usages, namespace)
 	if err != nil {
 		return err
 	}
-	return listCharged(s, namespace, func(id string, c *Call, selfReported bool) error {
-		if told {
-			known, err := isTold(s, namespace, id, c.MessageID)
+	toldApart, err := hasPlace(s, Usages, namespace+importedMark)
+	if err != nil {
+		return err
+	}
+	return listCharged(s, namespace, func(t *ToolCall, messageID *string) error {
+		if told && !isApart(t.Namespace) || toldApart && isApart(t.Namespace) {
+			known, err := isTold(s, t, messageID)
 			if err != nil || known {
 				return err
 			}
 		}
+		c := t.Witnessed()
 		return fn(&Spent{
-			EpisodeID: c.EpisodeID, Seq: c.Seq, RecordedAt: c.RecordedAt, Principal: c.Principal, SelfReported: selfReported,
-			MessageID: c.MessageID, ToolCallID: id, Status: &c.Status, PricedAt: c.RecordedAt, Usage: c.Usage,
+			Namespace: t.Namespace, EpisodeID: t.EpisodeID, Seq: c.Seq, RecordedAt: c.RecordedAt, Principal: c.Principal, SelfReported: t.Observed == nil,
+			MessageID: messageID, ToolCallID: t.ToolCallID, Status: &c.Status, PricedAt: c.RecordedAt, Usage: c.Usage, Witness: t.Witness,
 		})
 	})
 }
 
-// hasUsage says whether any usage.recorded counts in the namespace.
-func hasUsage(s *projector.State, namespace string) (bool, error) {
-	known, err := projector.Load[places](s, Usages, placesKey)
-	if errors.Is(err, kv.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return slices.Contains(known.Namespaces, namespace), nil
-}
-
 // isTold says whether a usage.recorded names the message, or the call alone.
-func isTold(s *projector.State, namespace, toolCallID string, messageID *string) (bool, error) {
-	keys := []string{key(usageKind, namespace, byCall, toolCallID)}
+func isTold(s *projector.State, t *ToolCall, messageID *string) (bool, error) {
+	ns := t.Namespace
 	if messageID != nil {
-		keys = append(keys, key(usageKind, namespace, byMessage, *messageID))
-	}
-	for _, k := range keys {
-		if _, err := projector.Load[Spent](s, Usages, k); !errors.Is(err, kv.ErrNotFound) {
+		_, err := projector.Load[Spent](s, Usages, key(usageKind, ns, byMessage, *messageID))
+		if !errors.Is(err, kv.ErrNotFound) {
 			return err == nil, err
 		}
 	}
-	return false, nil
+	u, err := projector.Load[Spent](s, Usages, key(usageKind, ns, byCall, t.ToolCallID))
+	if err == nil && !sameEpisode(u.EpisodeID, t.EpisodeID) {
+		_, err = projector.Load[Spent](s, Usages, key(usageKind, ns, byCall, t.ToolCallID, t.EpisodeID))
+	}
+	if errors.Is(err, kv.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Sum adds the known values; it is null when none is known, and Known ÷ Total
@@ -331,7 +341,7 @@ type EpisodeUsage struct {
 }
 
 // ListEpisodeUsage calls fn for each episode of a namespace in the order of ids,
-// the usage without an episode first.
+// the usage without an episode first, and then for those of what was imported.
 func ListEpisodeUsage(s *projector.State, namespace string, fn func(*EpisodeUsage) error) error {
 	prices, err := ReadPrices(s)
 	if err != nil {
@@ -339,10 +349,10 @@ func ListEpisodeUsage(s *projector.State, namespace string, fn func(*EpisodeUsag
 	}
 	sums := map[string]*EpisodeUsage{}
 	err = ListUsage(s, namespace, func(u *Spent) error {
-		e := sums[u.EpisodeID]
+		e := sums[key(u.Namespace, u.EpisodeID)]
 		if e == nil {
-			e = &EpisodeUsage{Namespace: namespace, EpisodeID: u.EpisodeID}
-			sums[u.EpisodeID] = e
+			e = &EpisodeUsage{Namespace: u.Namespace, EpisodeID: u.EpisodeID}
+			sums[key(u.Namespace, u.EpisodeID)] = e
 		}
 		e.add(u, prices.Cost(u))
 		return nil
@@ -371,8 +381,8 @@ func (e *EpisodeUsage) add(u *Spent, priced *int64) {
 	e.Attempts.Add(u.Attempts)
 	e.LedgerWrites.Add(u.LedgerWrites)
 	e.LatencyUS.Add(u.Usage.LatencyUS())
-	e.CPUUS.Add(fixed(u.CPUSeconds, 1e6))
-	e.GPUUS.Add(fixed(u.GPUSeconds, 1e6))
+	e.CPUUS.Add(u.CPUUS())
+	e.GPUUS.Add(u.GPUUS())
 	e.ChargedNanoUSD.Add(u.Usage.ChargedNanoUSD())
 	e.PricedNanoUSD.Add(priced)
 }

@@ -45,7 +45,7 @@ func TestUsage(t *testing.T) {
 	fold(t, l, func(s *projector.State) {
 		recorded := usage(t, s, "shadow")
 		for i, tt := range tests {
-			c := must[*view.ToolCall](t)(view.GetToolCall(s, prod, fmt.Sprintf("t%02d", i)))
+			c := must[*view.ToolCall](t)(view.GetToolCall(s, prod, "", fmt.Sprintf("t%02d", i)))
 			for _, u := range []view.Usage{c.Observed.Usage, recorded[i].Usage} {
 				if !reflect.DeepEqual(u.InputTokens, tt.input) || !reflect.DeepEqual(u.CachedTokens, tt.cached) ||
 					!reflect.DeepEqual(u.UncachedTokens, tt.uncached) || u.Inconsistent != tt.inconsistent {
@@ -98,7 +98,7 @@ func TestUsageIsCountedOnce(t *testing.T) {
 		if want := float64(2 + 8 + 32 + 128 + 256); sum != want || self != 1 {
 			t.Errorf("sum %v with %d self-reported, want %v with 1", sum, self, want)
 		}
-		if c := must[*view.ToolCall](t)(view.GetToolCall(s, prod, "c")); c.Repeats != 1 {
+		if c := must[*view.ToolCall](t)(view.GetToolCall(s, prod, "", "c")); c.Repeats != 1 {
 			t.Errorf("%+v", c)
 		}
 	})

@@ -10,6 +10,10 @@
 // orphan and has no effect. Of two records that claim one identifier in a
 // namespace the first counts and the others are counted as repeats.
 //
+// What was imported into a namespace is kept in another, whose name ends in
+// "~imported": imported records act on each other alone, and so do live ones, but
+// for a label, which may be of what was imported.
+//
 // Facts are kept and effects flagged: nothing that a principal sends is
 // repaired, and null stays unknown. Collections that a principal could let grow
 // without bound have a key for each element, so that no value grows with the
@@ -79,17 +83,27 @@ func forbidden(r *projector.Record) error {
 	return fmt.Errorf("%w: %s by %s", ErrRole, r.Event.Type, r.Principal)
 }
 
-// All are the projections of this package.
+// All are the projections of this package. But for those that say where records,
+// ids and contents are, and what the logger itself says, they keep imports apart.
 func All() []projector.Projection {
-	return []projector.Projection{
-		abductions{}, beliefs{}, blobs{}, canaries{}, cases{}, claims{}, contradictions{}, decisions{}, episodes{}, experiments{}, findings{}, graph{},
-		ids{}, imports{}, labels{}, offers{}, opportunities{}, predictions{}, queries{}, rejections{}, results{}, runs{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
+	all := []projector.Projection{blobs{}, ids{}, imports{}, rejections{}}
+	for _, p := range []projector.Projection{
+		abductions{}, beliefs{}, canaries{}, cases{}, claims{}, contradictions{}, decisions{}, episodes{}, experiments{}, findings{}, graph{},
+		labels{}, offers{}, opportunities{}, predictions{}, queries{}, results{}, runs{}, scans{}, shadow{}, toolCalls{}, usages{}, weeks{},
+	} {
+		all = append(all, apart{p})
 	}
+	slices.SortFunc(all, func(p, q projector.Projection) int { return strings.Compare(p.Name(), q.Name()) })
+	return all
 }
 
 // key joins parts so that no two lists of parts share a key and prefixes are
-// those of whole parts.
+// those of whole parts. The second part is the namespace; what is apart in it
+// stands between it and the rest, so that a prefix of the one is one of both.
 func key(parts ...string) string {
+	if len(parts) > 1 && isApart(parts[1]) {
+		parts = slices.Replace(slices.Clone(parts), 1, 2, recordedIn(parts[1]), importedMark)
+	}
 	n := 0
 	for _, p := range parts {
 		n += len(p) + 1
@@ -150,6 +164,15 @@ func addPlace(b *projector.Batch, ns string) {
 	v.Namespaces = append(v.Namespaces, ns)
 }
 
+// hasPlace says whether a projection has anything in a namespace.
+func hasPlace(s *projector.State, projection, namespace string) (bool, error) {
+	known, err := projector.Load[places](s, projection, placesKey)
+	if errors.Is(err, kv.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && slices.Contains(known.Namespaces, namespace), err
+}
+
 // Reasons for which a record that refers to something is an orphan.
 const (
 	orphanUnknown   = "unknown"   // nothing with that identifier was recorded before
@@ -183,6 +206,9 @@ func namespaceOf[T any, P interface {
 	known, _ := projector.View[places](b, placesKey)
 	var found []string
 	for _, ns := range known.Namespaces {
+		if isApart(ns) != isApart(r.Namespace) {
+			continue
+		}
 		eventID, ok := has(ns)
 		if !ok {
 			continue
@@ -295,7 +321,8 @@ func observer(r *projector.Record) bool {
 	case roleDispatcher:
 		return true
 	case roleHarness:
-		return r.Namespace == "sandbox" || strings.HasPrefix(r.Namespace, "bench/")
+		ns := recordedIn(r.Namespace)
+		return ns == "sandbox" || strings.HasPrefix(ns, "bench/")
 	}
 	return false
 }

@@ -41,7 +41,7 @@ const (
 type weeks struct{}
 
 func (weeks) Name() string { return Weeks }
-func (weeks) Version() int { return 1 }
+func (weeks) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (weeks) Apply(b *projector.Batch, r *projector.Record) error {
@@ -77,6 +77,11 @@ func closeWeek(b *projector.Batch, r *projector.Record, d *events.WeekClosed) er
 func sampled(b *projector.Batch, r *projector.Record, d *events.AuditSampled) error {
 	if r.Role() != roleOperator {
 		return forbidden(r)
+	}
+	if isApart(r.Namespace) {
+		moved := *d
+		moved.Namespace += importedMark
+		d = &moved
 	}
 	a, ok := projector.Edit[Audit](b, key(auditKind, d.Namespace, d.Week))
 	if ok {
