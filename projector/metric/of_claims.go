@@ -177,6 +177,7 @@ var claimMetrics = []Metric{
 		Denominator: "claims that are asserted now",
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "C9 Revision items; Weekly report, Revision and provenance",
+		over:   []view.Listing{view.AllClaims},
 		count: func(p *pass) error {
 			return p.claims(func(it item, c *view.Claim) error {
 				if c.Status != view.StatusAsserted {
@@ -202,6 +203,7 @@ var claimMetrics = []Metric{
 		Exclusions: imported + "; claims that cite less",
 		Missing:    leftOut,
 		Source:     "C9 Weekly report, Revision and provenance; Failure taxonomy, Source duplication",
+		over:       []view.Listing{view.AllClaims},
 		count:      (*pass).duplication,
 	},
 	{

@@ -125,6 +125,7 @@ var usageMetrics = []Metric{
 		Exclusions: imported + "; tool calls that count for themselves",
 		Missing:    leftOut,
 		Source:     "C8 14",
+		over:       []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.usage(func(it item, u *view.Spent) error {
 				if u.ToolCallID != "" {
@@ -146,6 +147,7 @@ var usageMetrics = []Metric{
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: leftOut,
 		Source:  "C8 14",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.usage(func(it item, u *view.Spent) error {
 				if u.ToolCallID != "" {
@@ -221,6 +223,7 @@ func told(name, question, what, unit string, per int64, of func(*view.Spent) *in
 	return Metric{
 		Name: name, Question: question, Numerator: what + " of messages and jobs, each once, by usage.recorded", Groups: "model",
 		Kind: Guardrail, Form: FormSum, Unit: unit, Per: per, Missing: leftOut, Source: "C8 14",
+		over: []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.usage(func(it item, u *view.Spent) error {
 				if u.ToolCallID != "" {
