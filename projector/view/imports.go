@@ -27,10 +27,14 @@ func (imports) Version() int { return 1 }
 
 // Apply implements projector.Projection.
 func (imports) Apply(b *projector.Batch, r *projector.Record) error {
-	if deref(r.Event.Data.Common().Capture) == captureImported {
+	if isImport(r) {
 		projector.Edit[imported](b, key(importKind, projector.SeqKey(r.Seq)))
 	}
 	return nil
+}
+
+func isImport(r *projector.Record) bool {
+	return deref(r.Event.Data.Common().Capture) == captureImported
 }
 
 // HasImports says whether any record was imported.

@@ -31,7 +31,7 @@ type Opportunity struct {
 	Join     string `json:"join"`
 	Route    *Route `json:"route,omitzero"`
 	// Exact and ByEpisode are the best of either join; Route is Exact, or
-	// ByEpisode where there is no exact one.
+	// ByEpisode where there is no exact one, or only an imported one.
 	Exact     *Route `json:"exact,omitzero"`
 	ByEpisode *Route `json:"by_episode,omitzero"`
 }
@@ -44,6 +44,9 @@ type Route struct {
 	// SelfReported means that only the agent says so: a graph.written of its
 	// own, or the claim that is the prose.
 	SelfReported bool `json:"self_reported"`
+	// Imported means that the record was: it says nothing of the order of things,
+	// and counts only where nothing live followed.
+	Imported bool `json:"imported,omitzero"`
 }
 
 // Where an opportunity can lead, and how that is known.
@@ -58,21 +61,31 @@ const (
 
 var routeRank = map[string]int{RoutedProse: 1, RoutedGraph: 2, RoutedCausalTool: 3}
 
-// keep puts the better route in place: the stronger kind, then what was
-// observed before what was self-reported, then the earlier.
-func keep(have **Route, r Route) {
-	h := *have
-	if h != nil && (routeRank[h.To] > routeRank[r.To] ||
-		routeRank[h.To] == routeRank[r.To] && (!h.SelfReported || r.SelfReported)) {
-		return
+// isBetter orders routes: what was not imported, then the stronger kind, then what
+// was observed before what was self-reported, then the earlier.
+func (r *Route) isBetter(have *Route) bool {
+	switch {
+	case have == nil:
+		return true
+	case r.Imported != have.Imported:
+		return have.Imported
+	case r.To != have.To:
+		return routeRank[r.To] > routeRank[have.To]
 	}
-	*have = &r
+	return have.SelfReported && !r.SelfReported
+}
+
+// keep puts the better route in place.
+func keep(have **Route, r Route) {
+	if r.isBetter(*have) {
+		*have = &r
+	}
 }
 
 func (o *Opportunity) derive() {
 	o.RoutedTo, o.Join, o.Route = RoutedNone, "", nil
 	switch {
-	case o.Exact != nil:
+	case o.Exact != nil && (!o.Exact.Imported || o.ByEpisode == nil || o.ByEpisode.Imported):
 		o.Route, o.Join = o.Exact, JoinExact
 	case o.ByEpisode != nil:
 		o.Route, o.Join = o.ByEpisode, JoinEpisode
@@ -104,7 +117,7 @@ const (
 type opportunities struct{}
 
 func (opportunities) Name() string { return Opportunities }
-func (opportunities) Version() int { return 2 }
+func (opportunities) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (opportunities) Apply(b *projector.Batch, r *projector.Record) error {
@@ -147,7 +160,7 @@ func detected(b *projector.Batch, r *projector.Record, d *events.OpportunityDete
 // routeOf says where a record shows that an opportunity led. A tool call counts
 // as the dispatcher saw it; a denied one led nowhere.
 func routeOf(r *projector.Record) (Route, bool) {
-	route := Route{Seq: r.Seq, Type: r.Event.Type, SelfReported: r.Role() == roleAgent}
+	route := Route{Seq: r.Seq, Type: r.Event.Type, SelfReported: r.Role() == roleAgent, Imported: isImport(r)}
 	switch d := r.Event.Data.(type) {
 	case *events.ToolCalled:
 		if !observer(r) || d.Status == callDenied {

@@ -20,6 +20,11 @@ func TestRouting(t *testing.T) {
 		d.Context = c
 		return d
 	}
+	imported := func(id string) events.Context {
+		c := answers(id)
+		c.Capture = ledgertest.Ptr("imported")
+		return c
+	}
 	graph := &events.GraphWritten{Op: "add", Cause: "a", Effect: "b"}
 	tests := []struct {
 		name      string
@@ -98,6 +103,23 @@ func TestRouting(t *testing.T) {
 			l.Put(detector, prod, opportunity("o"), ep)
 			l.Put(dispatcher, prod, call("t", "causal"), ledgertest.Episode("ep2"))
 		}, "none", "", false},
+		{"imported, and weaker ones that were seen", func(l *ledgertest.Ledger) {
+			l.Put(detector, prod, opportunity("o"), ep)
+			l.Put(dispatcher, prod, exact(imported("o"), "causal"), ep)
+			l.Put(piper, prod, graph, ep)
+			l.Put(dispatcher, prod, exact(imported("o"), "counterfactual"), ep)
+		}, "graph", "episode", true},
+		{"seen, and then imported", func(l *ledgertest.Ledger) {
+			l.Put(detector, prod, opportunity("o"), ep)
+			c := claim("c", "asserted")
+			c.Context = answers("o")
+			l.Put(piper, prod, c, ep)
+			l.Put(dispatcher, prod, exact(imported("o"), "causal"), ep)
+		}, "prose", "exact", true},
+		{"imported alone", func(l *ledgertest.Ledger) {
+			l.Put(detector, prod, opportunity("o"), ep)
+			l.Put(dispatcher, prod, exact(imported("o"), "causal"), ep)
+		}, "causal_tool", "exact", false},
 		{"another namespace's agent", func(l *ledgertest.Ledger) {
 			l.Put(detector, prod, opportunity("o"), ep)
 			g := *graph
