@@ -3,7 +3,7 @@ package metric
 import "fmt"
 
 // CatalogueVersion changes whenever a metric of the same views would change.
-const CatalogueVersion = 1
+const CatalogueVersion = 2
 
 // Kind says what a metric is for.
 type Kind string

@@ -141,7 +141,7 @@ const (
 )
 
 func (contradictions) Name() string { return Contradictions }
-func (contradictions) Version() int { return 1 }
+func (contradictions) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (contradictions) Apply(b *projector.Batch, r *projector.Record) error {
@@ -377,17 +377,22 @@ func (cr *contradictionReader) read(c *ContradictionFacts) (out FoundContradicti
 	return out, cr.validity(&out)
 }
 
-// validity counts the labels of raters who have no part in the contradiction.
+// validity counts the labels of raters who have no part in the contradiction. One
+// that was imported is none.
 func (cr *contradictionReader) validity(c *FoundContradiction) error {
 	parties := []string{c.Principal}
 	for _, st := range c.Steps {
 		parties = append(parties, st.Principal)
 	}
 	err := cr.labels.list(c.Namespace, func(l *Label) error {
-		if l.ContradictionValid != nil && l.Orphan == "" && !slices.Contains(parties, l.Principal) {
-			count(&c.LabelledValid, *l.ContradictionValid)
-			count(&c.LabelledInvalid, !*l.ContradictionValid)
+		if l.ContradictionValid == nil || l.Orphan != "" || slices.Contains(parties, l.Principal) {
+			return nil
 		}
+		if imported, err := IsImported(cr.s, l.Seq); err != nil || imported {
+			return err
+		}
+		count(&c.LabelledValid, *l.ContradictionValid)
+		count(&c.LabelledInvalid, !*l.ContradictionValid)
 		return nil
 	}, LabelContradiction, c.ContradictionID)
 	if valid := c.LabelledValid > 0; valid != (c.LabelledInvalid > 0) {
