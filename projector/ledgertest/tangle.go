@@ -63,10 +63,10 @@ func (t *tangler) step() {
 		share int
 		do    func()
 	}{
-		{8, t.detect}, {14, t.toolCall}, {8, t.claims}, {6, t.revise}, {8, t.predict}, {9, t.rule}, {4, t.recheck},
-		{6, t.experiment}, {4, t.queries}, {4, t.hypothesise}, {4, t.abduce}, {12, t.label}, {5, t.usage}, {2, t.price},
+		{8, t.detect}, {14, t.toolCall}, {8, t.claims}, {6, t.revise}, {8, t.predict}, {12, t.rule}, {4, t.recheck},
+		{6, t.experiment}, {4, t.queries}, {9, t.hypothesise}, {4, t.abduce}, {12, t.label}, {5, t.usage}, {2, t.price},
 		{2, t.canaries}, {2, t.scan}, {3, t.deliver}, {3, func() { t.find("agent/piper") }}, {6, func() { t.believe("agent/piper") }},
-		{4, func() { t.contradict("agent/piper") }}, {2, func() { t.writeGraph("agent/piper") }},
+		{4, func() { t.contradict("agent/piper") }}, {2, func() { t.writeGraph("agent/piper") }}, {4, t.challenge},
 	} {
 		if t.rng.IntN(116) < s.share {
 			s.do()
@@ -223,13 +223,17 @@ func (t *tangler) label() {
 	case 1:
 		d.Kind, d.ID, d.CommitmentSupported = "prediction", t.pred, is()
 	case 2:
-		d.Kind, d.ID, d.RevisionRequired, d.RevisionCorrect = "challenge", t.one("challenge", 30), is(), is()
+		d.Kind, d.ID, d.RevisionRequired, d.RevisionCorrect = "challenge", t.one("challenge", 12), is(), is()
 	case 3:
 		d.Kind, d.ID, d.ContradictionValid = "contradiction", t.one("conflict", 10), is()
 	default:
 		d.Kind, d.ID, d.AbductionWarranted, d.Eligible = "opportunity", t.opportunity, is(), is()
 	}
 	t.say("operator", d)
+}
+
+func (t *tangler) challenge() {
+	t.say("dispatcher", &events.BeliefChallenged{ChallengeID: t.one("challenge", 12), BeliefID: t.aBelief()})
 }
 
 func (t *tangler) usage() {

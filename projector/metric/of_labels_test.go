@@ -62,6 +62,21 @@ var labelByHand = []byHand{
 		rows: "5d e, 5n c1, 7e c3, 9d f, 9n p1",
 	},
 	{
+		// Rubric 2 came first to this claim, by r2 in record 2, whatever r1 adds under it;
+		// rubric 1 is the later one, and says that the evidence bears it.
+		metric: "unsupported_commitments", name: "the latest rubric is that of the latest first label",
+		build: func(b book) {
+			say := func(rubric, rater string, is bool) {
+				b.audit("claim", "c1", rater, func(d *events.AuditLabelled) { d.RubricVersion, d.CommitmentSupported = rubric, &is })
+			}
+			b.claim("c1", "asserted")
+			say("2", "r2", false) // 2
+			say("1", "r1", true)  // 3
+			say("2", "r1", false) // 4
+		},
+		want: "0 (0/1)", rows: "3d c1",
+	},
+	{
 		// c1 and its label are live; c2 was imported, and c3's first label.
 		metric: "unsupported_commitments", name: "imported",
 		build: func(b book) {

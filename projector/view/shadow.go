@@ -84,12 +84,16 @@ const (
 	setOfClaim    = "lc"
 	setOfQuestion = "lq"
 	setOfEpisode  = "le"
+
+	// importedSet goes before the kind of what was imported: that was not there at
+	// any record, and is shown only where nothing live is.
+	importedSet = "i"
 )
 
 type shadow struct{}
 
 func (shadow) Name() string { return Shadow }
-func (shadow) Version() int { return 1 }
+func (shadow) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (shadow) Apply(b *projector.Batch, r *projector.Record) error {
@@ -115,6 +119,9 @@ func recordSet(b *projector.Batch, r *projector.Record, d *events.HypothesesReco
 	}
 	h.weigh()
 	note := func(kind, id string) {
+		if isImport(r) {
+			kind = importedSet + kind
+		}
 		if id != "" {
 			l, _ := projector.Edit[latestSet](b, key(kind, r.Namespace, id))
 			l.SetID = d.SetID
@@ -140,17 +147,19 @@ func captureClaim(b *projector.Batch, r *projector.Record, d *events.ClaimRecord
 	}
 	c, _ := projector.Edit[capture](b, k)
 	c.Seq = r.Seq
-	for _, way := range []struct{ join, kind, id string }{
-		{JoinClaim, setOfClaim, d.ClaimID},
-		{JoinQuestion, setOfQuestion, opportunityOf(r.Event)},
-		{JoinEpisode, setOfEpisode, r.Event.EpisodeID},
-	} {
-		if way.id == "" {
-			continue
-		}
-		if l, ok := projector.View[latestSet](b, key(way.kind, r.Namespace, way.id)); ok {
-			c.SetID, c.Join = l.SetID, way.join
-			return
+	for _, origin := range []string{"", importedSet} {
+		for _, way := range []struct{ join, kind, id string }{
+			{JoinClaim, setOfClaim, d.ClaimID},
+			{JoinQuestion, setOfQuestion, opportunityOf(r.Event)},
+			{JoinEpisode, setOfEpisode, r.Event.EpisodeID},
+		} {
+			if way.id == "" {
+				continue
+			}
+			if l, ok := projector.View[latestSet](b, key(origin+way.kind, r.Namespace, way.id)); ok {
+				c.SetID, c.Join = l.SetID, way.join
+				return
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"assay/events"
+	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 )
@@ -39,7 +40,7 @@ const (
 	callDenied = "denied" // the dispatcher did not let it run
 )
 
-// charge says which call a message's usage is counted with.
+// charge is a call that says which message asked for it, by one of its witnesses.
 type charge struct {
 	ToolCallID string `json:"tool_call_id"`
 	Observed   bool   `json:"observed"`
@@ -50,10 +51,15 @@ const (
 	chargeKind = "m"
 )
 
+// toolCalls keeps each call, and those of a message in the order in which one of them
+// is charged with its usage: what a dispatcher tells of first.
+//
+//	c <namespace> <call>                   ToolCall
+//	m <namespace> <message> <0 | 1> <seq>  charge; 0 is a dispatcher's
 type toolCalls struct{}
 
 func (toolCalls) Name() string { return ToolCalls }
-func (toolCalls) Version() int { return 1 }
+func (toolCalls) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
@@ -80,10 +86,12 @@ func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
 	}
 	*side = newCall(r, d)
 	if d.MessageID != nil {
-		m, taken := projector.Edit[charge](b, key(chargeKind, r.Namespace, *d.MessageID))
-		if !taken || observed && !m.Observed {
-			*m = charge{d.ToolCallID, observed}
+		rank := "1"
+		if observed {
+			rank = "0"
 		}
+		m, _ := projector.Edit[charge](b, key(chargeKind, r.Namespace, *d.MessageID, rank, projector.SeqKey(r.Seq)))
+		*m = charge{d.ToolCallID, observed}
 	}
 	return nil
 }
@@ -134,14 +142,27 @@ func listCharged(s *projector.State, namespace string, fn func(id string, c *Cal
 	return ListToolCalls(s, namespace, func(t *ToolCall) error {
 		call, observed := t.Witnessed(), t.Observed != nil
 		if call.MessageID != nil {
-			m, err := projector.Load[charge](s, ToolCalls, key(chargeKind, namespace, *call.MessageID))
-			if err != nil {
+			charged, err := chargedTo(s, namespace, *call.MessageID)
+			if err != nil || charged != t.ToolCallID {
 				return err
-			}
-			if *m != (charge{t.ToolCallID, observed}) && !(m.ToolCallID == t.ToolCallID && observed) {
-				return nil
 			}
 		}
 		return fn(t.ToolCallID, call, !observed)
 	})
+}
+
+// chargedTo is the call that a message's usage is counted with: the first whose best
+// witness says that the message asked for it, a dispatcher's before an agent's.
+func chargedTo(s *projector.State, namespace, messageID string) (id string, err error) {
+	err = list(s, ToolCalls, func(c *charge) error {
+		if !c.Observed {
+			t, err := GetToolCall(s, namespace, c.ToolCallID)
+			if err != nil || t.Observed != nil {
+				return err
+			}
+		}
+		id = c.ToolCallID
+		return kv.ErrStop
+	}, chargeKind, namespace, messageID)
+	return id, err
 }

@@ -210,15 +210,19 @@ CREATE INDEX temp.prediction_id ON prediction(id);
 -- ruling is the resolver's word on a prediction, in the chain in which each names the
 -- one that it supersedes: the first resolution, and the amendments within seven days of
 -- it, by the resolver's cuts.
+CREATE TEMP TABLE resolved AS
+SELECT id, min(seq) AS seq, event, cut_at FROM refers
+WHERE type = 'prediction.resolved' AND role = 'resolver' AND known AND namespace = (SELECT namespace FROM asked) GROUP BY id;
+CREATE INDEX temp.resolved_id ON resolved(id);
+
+CREATE TEMP TABLE amended AS
+SELECT r.id, r.seq, r.event, r.data ->> '$.supersedes' AS supersedes FROM refers r JOIN resolved o USING (id)
+WHERE r.type = 'prediction.resolution_amended' AND r.role = 'resolver' AND r.known AND r.namespace = (SELECT namespace FROM asked)
+  AND r.seq > o.seq AND r.cut_at <= o.cut_at + 7 * 86400 * 1000000000;
+CREATE INDEX temp.amended_id ON amended(id, supersedes, seq);
+
 CREATE TEMP TABLE ruling AS
-WITH RECURSIVE resolved AS (
-  SELECT id, min(seq) AS seq, event, cut_at FROM refers
-  WHERE type = 'prediction.resolved' AND role = 'resolver' AND known AND namespace = (SELECT namespace FROM asked) GROUP BY id),
-amended AS (
-  SELECT r.id, r.seq, r.event, r.data ->> '$.supersedes' AS supersedes FROM refers r JOIN resolved o USING (id)
-  WHERE r.type = 'prediction.resolution_amended' AND r.role = 'resolver' AND r.known AND r.namespace = (SELECT namespace FROM asked)
-    AND r.seq > o.seq AND r.cut_at <= o.cut_at + 7 * 86400 * 1000000000),
-chain(id, seq, event) AS (
+WITH RECURSIVE chain(id, seq, event) AS (
   SELECT id, seq, event FROM resolved
   UNION ALL
   SELECT c.id, a.seq, a.event FROM chain c JOIN amended a
@@ -227,6 +231,7 @@ SELECT c.id, c.seq, r.type, r.data ->> '$.verdict' AS verdict, r.data ->> '$.sco
        r.data ->> '$.resolver.kind' IN ('operator', 'sandbox') AS reported, r.imported,
        CASE WHEN r.data ->> '$.cut_seq' BETWEEN 1 AND c.seq THEN r.data ->> '$.cut_seq' ELSE c.seq END AS known_at
 FROM chain c JOIN refers r ON r.seq = c.seq;
+CREATE INDEX temp.ruling_id ON ruling(id);
 
 -- verdict is what a prediction is scored by: the latest amendment because of telemetry,
 -- else the resolution; what another engine or somebody who reported says is none.
@@ -234,7 +239,7 @@ FROM chain c JOIN refers r ON r.seq = c.seq;
 -- A scorable one was promised before its window opened, as far as that is known.
 CREATE TEMP TABLE verdict AS
 WITH opened AS (
-  SELECT a.id, min(a.seq) AS seq, julianday(a.data ->> '$.window_open') AS opens, a.data ->> '$.window_open' AS window_open FROM refers a
+  SELECT a.id, min(a.seq) AS seq, a.data ->> '$.window_open' AS window_open FROM refers a
   WHERE a.type = 'prediction.armed' AND a.role = 'resolver' AND a.known AND a.namespace = (SELECT namespace FROM asked)
     AND NOT EXISTS (SELECT 1 FROM ruling r WHERE r.id = a.id AND r.type = 'prediction.resolved' AND r.seq < a.seq) GROUP BY a.id),
 final AS (
@@ -261,11 +266,13 @@ CREATE INDEX temp.claim_id ON claim(id);
 
 -- standing is each status that a claim has had, from the record that brought it on. A
 -- revision that does not start from the present one has no effect.
+CREATE TEMP TABLE revised AS
+SELECT data ->> '$.claim_id' AS id, seq, data ->> '$.old_status' AS was, data ->> '$.new_status' AS status
+FROM ev WHERE type = 'claim.revised' AND namespace = (SELECT namespace FROM asked);
+CREATE INDEX temp.revised_id ON revised(id, was, seq);
+
 CREATE TEMP TABLE standing AS
-WITH RECURSIVE revised AS (
-  SELECT data ->> '$.claim_id' AS id, seq, data ->> '$.old_status' AS was, data ->> '$.new_status' AS status
-  FROM ev WHERE type = 'claim.revised' AND namespace = (SELECT namespace FROM asked)),
-chain(id, seq, status) AS (
+WITH RECURSIVE chain(id, seq, status) AS (
   SELECT id, seq, status FROM claim
   UNION ALL
   SELECT c.id, r.seq, r.status FROM chain c JOIN revised r
@@ -285,6 +292,8 @@ SELECT r.id, r.seq, r.seq, 'recheck', r.data ->> '$.result' = 'confirmed', 1
 FROM refers r JOIN claim c ON c.id = r.id
 WHERE r.type = 'fix.rechecked' AND r.known AND r.namespace = (SELECT namespace FROM asked) AND r.role IN ('resolver', 'operator') AND NOT r.imported
   AND r.data ->> '$.direct' AND r.data ->> '$.result' <> 'inconclusive' AND r.principal <> c.principal;
+
+CREATE INDEX temp.said_id ON said(id);
 
 -- past is the first record by which a claim was settled, confirmed, refuted.
 CREATE TEMP TABLE past AS

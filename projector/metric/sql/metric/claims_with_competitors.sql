@@ -1,11 +1,13 @@
 -- Claims of a causal edge, and those that name a competitor, else whose latest set of
 -- alternatives has two or more: the set that names the claim, else the opportunity that
--- it answers, else that of the episode, as they stood before the claim.
-WITH sets AS (
+-- it answers, else that of the episode, as they stood before the claim. What was imported
+-- stands before nothing.
+WITH seen AS (SELECT * FROM held WHERE seq NOT IN imported),
+sets AS (
   SELECT c.id, coalesce(
-    (SELECT max(h.seq) FROM held h WHERE h.claim = c.id AND h.seq < c.seq),
-    (SELECT max(h.seq) FROM held h WHERE h.question = c.opportunity AND h.seq < c.seq),
-    (SELECT max(h.seq) FROM held h WHERE h.episode = c.episode AND h.episode <> '' AND h.seq < c.seq)) AS set_seq
+    (SELECT max(h.seq) FROM seen h WHERE h.claim = c.id AND h.seq < c.seq),
+    (SELECT max(h.seq) FROM seen h WHERE h.question = c.opportunity AND h.seq < c.seq),
+    (SELECT max(h.seq) FROM seen h WHERE h.episode = c.episode AND h.episode <> '' AND h.seq < c.seq)) AS set_seq
   FROM claim c WHERE is_edge)
 SELECT 'denominator' AS role, id AS item, seq, 1 AS n, seq AS of FROM claim WHERE is_edge
 UNION ALL
