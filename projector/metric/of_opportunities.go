@@ -25,7 +25,7 @@ var opportunityMetrics = []Metric{
 	{
 		Name:        "routing_rate",
 		Question:    "How often did an opportunity lead to a causal tool or to the graph?",
-		Numerator:   "of those, opportunities that a causal tool's call or a write to the graph followed until the episode's next one, or that one names",
+		Numerator:   "of those, opportunities that a causal tool's call or a write to the graph names, or, where nothing names them, followed until the episode's next one",
 		Denominator: "opportunities that the detector found",
 		Groups:      "kind of opportunity",
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
