@@ -66,7 +66,7 @@ func (t *tangler) step() {
 		{8, t.detect}, {14, t.toolCall}, {8, t.claims}, {6, t.revise}, {8, t.predict}, {12, t.rule}, {4, t.recheck},
 		{6, t.experiment}, {4, t.queries}, {9, t.hypothesise}, {4, t.abduce}, {12, t.label}, {5, t.usage}, {2, t.price},
 		{2, t.canaries}, {2, t.scan}, {3, t.deliver}, {3, func() { t.find("agent/piper") }}, {6, func() { t.believe("agent/piper") }},
-		{4, func() { t.contradict("agent/piper") }}, {2, func() { t.writeGraph("agent/piper") }}, {4, t.challenge},
+		{4, func() { t.contradict("agent/piper") }}, {2, func() { t.writeGraph("agent/piper") }}, {4, t.challenge}, {5, t.collide},
 	} {
 		if t.rng.IntN(116) < s.share {
 			s.do()
@@ -234,6 +234,14 @@ func (t *tangler) label() {
 
 func (t *tangler) challenge() {
 	t.say("dispatcher", &events.BeliefChallenged{ChallengeID: t.one("challenge", 12), BeliefID: t.aBelief()})
+}
+
+// collide detects conflicts of few pairs, from either side.
+func (t *tangler) collide() {
+	side := func() events.ContradictionSide {
+		return events.ContradictionSide{Kind: "belief", ID: t.one("belief", 3)}
+	}
+	t.say(pick(t.rng, "agent", "operator"), &events.ContradictionDetected{ContradictionID: t.one("conflict", 10), Left: side(), Right: side()})
 }
 
 func (t *tangler) usage() {

@@ -65,7 +65,9 @@ var labelMetrics = []Metric{
 		Exclusions: imported + "; labels that were not blind; turns that no scan names as negative; scans whose counts contradict each other",
 		Missing:    leftOut + "; not available unless turns without an opportunity are labelled too",
 		Source:     "C8 8.2, Trigger recall",
-		count:      func(p *pass) error { return p.recall(func(d *detected) bool { return routed(d.opportunity) }) },
+		count: func(p *pass) error {
+			return p.recall(func(d *detected) bool { return followed(d.opportunity) && routed(d.opportunity) })
+		},
 	},
 	{
 		Name:        "engagement",

@@ -32,6 +32,21 @@ var labelByHand = []byHand{
 		metric: "trigger_recall", build: detection, want: "0.147059 (1666667/11333334) not blind 1 unknown eligibility 1",
 	},
 	{
+		// The call that followed o1 was imported: nobody saw it routed. o2 was.
+		metric: "trigger_recall", name: "imported",
+		build: func(b book) {
+			for _, id := range []string{"o1", "o2"} {
+				b.opportunity(id, "why", id)
+				b.eligible("opportunity", id, "r1", true, ptr(true))
+			}
+			b.call("t1", "causal", "o1", imported)
+			b.call("t2", "causal", "o2")
+			b.Put(detector, prod, &events.DetectorScanned{DetectorVersion: "1", Turns: 3, Positive: 2, Negative: 1, NegativeTurnIDs: []string{"n1"}})
+			b.eligible("turn", "n1", "r1", true, ptr(false))
+		},
+		want: "0.5 (1000000/2000000)",
+	},
+	{
 		// An abduction names o1, one without a question follows o2 in its episode. The one of
 		// o3's episode came before it, o4 needed none, and nothing is known of turn n1's.
 		metric: "engagement",

@@ -51,11 +51,7 @@ var opportunityMetrics = []Metric{
 		Source:     "EP Episode schema",
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, o *view.Opportunity) error {
-				followed, err := p.followed(o)
-				switch {
-				case err != nil:
-					return err
-				case !followed:
+				if !followed(o) {
 					return it.exclude("nothing followed")
 				}
 				if err := it.denominator(); err != nil || o.Join != view.JoinExact {

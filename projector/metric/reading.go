@@ -173,13 +173,7 @@ func (r reading) notUseful(c *view.Claim, f past) (string, error) {
 }
 
 // followed says whether anything that was not imported followed an opportunity.
-func (r reading) followed(o *view.Opportunity) (bool, error) {
-	if o.Route == nil {
-		return false, nil
-	}
-	imported, err := r.isImported(o.Route.Seq)
-	return !imported && err == nil, err
-}
+func followed(o *view.Opportunity) bool { return o.Route != nil && !o.Route.Imported }
 
 // executedBefore is what became of an intention that was carried out before it was
 // recorded, beside what view.CheckExecution can say.

@@ -152,9 +152,9 @@ func (c *computer) routing(o *view.Opportunity) error {
 	}
 	r := &c.Routing
 	r.Rate.Denominator++
-	if followed, err := c.followed(o); !followed {
-		count(&r.None, err == nil)
-		return err
+	if !followed(o) {
+		r.None++
+		return nil
 	}
 	switch o.RoutedTo {
 	case view.RoutedCausalTool:

@@ -54,7 +54,9 @@ WITH names(type, kind, path) AS (VALUES
   ('outcome.recorded', 'claim', '$.claim_id'), ('experiment.executed', 'experiment', '$.exp_id'),
   ('experiment.observed', 'experiment', '$.exp_id'), ('query.executed', 'query', '$.query_id'),
   ('finding.delivered', 'finding', '$.finding_id'), ('finding.withheld', 'finding', '$.finding_id'),
-  ('finding.rated', 'finding', '$.finding_id'), ('tool.called', 'opportunity', '$.context.opportunity_id'),
+  ('finding.rated', 'finding', '$.finding_id'), ('contradiction.owned', 'contradiction', '$.contradiction_id'),
+  ('contradiction.investigated', 'contradiction', '$.contradiction_id'), ('contradiction.resolved', 'contradiction', '$.contradiction_id'),
+  ('contradiction.scoped', 'contradiction', '$.contradiction_id'), ('contradiction.unresolved', 'contradiction', '$.contradiction_id'), ('tool.called', 'opportunity', '$.context.opportunity_id'),
   ('graph.written', 'opportunity', '$.context.opportunity_id'), ('claim.recorded', 'opportunity', '$.context.opportunity_id')),
 named AS (SELECT ev.*, kind, data ->> path AS id FROM ev JOIN names USING (type) WHERE data ->> path IS NOT NULL),
 found AS (
@@ -411,6 +413,82 @@ FROM counted c JOIN many USING (found);
 CREATE TEMP TABLE abduction AS
 SELECT data ->> '$.abduction_id' AS id, min(seq) AS seq, episode, data ->> '$.question_id' AS question, data ->> '$.context.opportunity_id' AS opportunity
 FROM ev WHERE type = 'abduction.started' AND role = 'agent' AND namespace = (SELECT namespace FROM asked) GROUP BY 1;
+
+-- ---- Contradictions
+
+-- conflict is a detected contradiction. A pair is the same whichever side it is seen from.
+CREATE TEMP TABLE conflict AS
+WITH sides AS (
+  SELECT id, seq, at, principal, data, data ->> '$.left.id' AS left_id, data ->> '$.right.id' AS right_id,
+         json_array(data ->> '$.left.kind', data ->> '$.left.id', data ->> '$.left.version', data ->> '$.left.content_sha256') AS one,
+         json_array(data ->> '$.right.kind', data ->> '$.right.id', data ->> '$.right.version', data ->> '$.right.content_sha256') AS other
+  FROM thing WHERE kind = 'contradiction' AND namespace = (SELECT namespace FROM asked))
+SELECT id, seq, at, principal, left_id, right_id,
+       json_array(min(one, other), max(one, other), data ->> '$.variable', data ->> '$.scope', data ->> '$.valid_time') AS pair
+FROM sides;
+CREATE INDEX temp.conflict_pair ON conflict(pair, seq);
+
+-- handled is every later record about one: what was made of it, or that it was detected
+-- again. "says" is how it was closed, NULL if that left it open.
+CREATE TEMP TABLE handled AS
+SELECT c.id, h.seq, h.at, h.principal, h.role, h.state, h.data,
+       CASE WHEN h.state IN ('resolved', 'scoped') THEN json_array(h.state, h.data ->> '$.resolution', h.data ->> '$.left_scope', h.data ->> '$.right_scope') END AS says,
+       (h.state IN ('resolved', 'scoped') OR h.state = 'unresolved' AND h.data ->> '$.cause' <> 'expired') AND EXISTS (
+         SELECT 1 FROM json_each(h.data, '$.evidence_ids') e LEFT JOIN delivered d ON d.id = e.value AND d.seq < h.seq
+         WHERE e.value NOT IN (c.left_id, c.right_id) AND (d.id IS NOT NULL OR h.role = 'operator')) AS verified
+FROM conflict c JOIN (
+  SELECT id, seq, at, principal, role, substr(type, length('contradiction.') + 1) AS state, data FROM refers
+  WHERE kind = 'contradiction' AND known AND role IN ('agent', 'operator') AND namespace = (SELECT namespace FROM asked)
+  UNION ALL
+  SELECT data ->> '$.contradiction_id', seq, at, principal, role, 'detected', data FROM ev
+  WHERE type = 'contradiction.detected' AND role IN ('agent', 'operator') AND namespace = (SELECT namespace FROM asked)) h
+ON h.id = c.id AND h.seq > c.seq;
+CREATE INDEX temp.handled_id ON handled(id, seq);
+
+-- turn is each of them that can open or close: to look into what is closed does not.
+CREATE TEMP TABLE turn AS
+SELECT *, lead(seq) OVER moves AS next, lead(says) OVER moves AS next_says FROM handled WHERE state <> 'investigated' WINDOW moves AS (PARTITION BY id ORDER BY seq);
+CREATE INDEX temp.turn_id ON turn(id, seq);
+-- Of what is open a further detection is none.
+DELETE FROM handled WHERE state = 'detected' AND (SELECT t.says FROM turn t WHERE t.id = handled.id AND t.seq < handled.seq ORDER BY t.seq DESC LIMIT 1) IS NULL;
+
+-- again is a pair that was detected under another id: a duplicate while the last one was
+-- open, else what opens it again.
+CREATE TEMP TABLE again AS
+SELECT c.id, c.seq, b.id AS before,
+       (SELECT t.says IS NOT NULL FROM turn t WHERE t.id = b.id AND t.seq < c.seq ORDER BY t.seq DESC LIMIT 1) IS 1 AS was_closed,
+       (SELECT max(t.seq) FROM turn t WHERE t.id = b.id AND t.seq < c.seq) AS closing
+FROM conflict c JOIN conflict b ON b.pair = c.pair AND b.seq = (SELECT max(e.seq) FROM conflict e WHERE e.pair = c.pair AND e.seq < c.seq);
+CREATE TEMP TABLE duplicate AS SELECT id FROM again WHERE NOT was_closed;
+
+-- closing is each time that one was resolved or scoped. It was false without evidence, or
+-- if it did not last: it was opened again, closed otherwise, or the pair came again.
+CREATE TEMP TABLE closing AS
+SELECT id, seq, NOT verified OR next IS NOT NULL AND next_says IS NOT says OR seq IN (SELECT closing FROM again WHERE was_closed) AS failed
+FROM turn WHERE says IS NOT NULL;
+
+-- stands is where each one stands now: closed since it was first closed as it is; else by
+-- the latest record about it.
+CREATE TEMP TABLE stands AS
+WITH last AS (SELECT id, max(seq) AS seq, says FROM turn GROUP BY id),
+closed AS (
+  SELECT l.id, min(t.seq) AS seq FROM last l JOIN turn t ON t.id = l.id
+  WHERE l.says IS NOT NULL AND t.seq > coalesce((SELECT max(o.seq) FROM turn o WHERE o.id = l.id AND o.says IS NOT l.says), 0) GROUP BY l.id),
+open AS (SELECT id, max(seq) AS seq FROM handled GROUP BY id),
+revisit AS ( -- taking it on can set a date; leaving it open sets another, or none
+  SELECT h.id, max(h.seq) AS seq, h.data ->> '$.revisit_by' AS by FROM handled h
+  WHERE h.state = 'unresolved' OR h.state = 'owned' AND h.data ->> '$.revisit_by' IS NOT NULL GROUP BY h.id)
+SELECT c.id, closed.seq IS NULL AS open, coalesce(h.state, 'detected') AS state, coalesce(h.seq, c.seq) AS seq,
+       closed.seq IS NULL AND unixepoch(r.by) * 1000000000 <= (SELECT now FROM clock) AS expired
+FROM conflict c LEFT JOIN closed USING (id) LEFT JOIN open USING (id) LEFT JOIN revisit r USING (id) LEFT JOIN handled h ON h.id = c.id AND h.seq = coalesce(closed.seq, open.seq);
+
+-- genuine is what raters say who neither detected it nor made a step about it: of any
+-- rubric, and one who differs is enough for not knowing.
+CREATE TEMP TABLE genuine AS
+SELECT c.id, min(l.data ->> '$.contradiction_valid') AS is_valid FROM conflict c JOIN label l ON l.kind = 'contradiction' AND l.id = c.id
+WHERE l.known AND l.data ->> '$.contradiction_valid' IS NOT NULL AND l.principal <> c.principal
+  AND l.principal NOT IN (SELECT h.principal FROM handled h WHERE h.id = c.id)
+GROUP BY c.id HAVING min(l.data ->> '$.contradiction_valid') = max(l.data ->> '$.contradiction_valid');
 
 -- ---- Findings
 

@@ -1,6 +1,5 @@
 -- Contradictions that were ever closed, and those closed on nothing or not for good.
-SELECT 'denominator' AS role, contradiction_id AS item, seq, 1 AS n, seq AS of FROM contradictions
-WHERE namespace = (SELECT namespace FROM asked) AND duplicate_of IS NULL AND closed_seq IS NOT NULL
+WITH closed AS (SELECT id, max(failed) AS failed FROM closing GROUP BY id)
+SELECT 'denominator' AS role, id AS item, seq, 1 AS n, seq AS of FROM conflict JOIN closed USING (id) WHERE id NOT IN duplicate
 UNION ALL
-SELECT 'numerator', contradiction_id, seq, 1, seq FROM contradictions
-WHERE namespace = (SELECT namespace FROM asked) AND duplicate_of IS NULL AND closed_seq IS NOT NULL AND false_closings > 0
+SELECT 'numerator', id, seq, 1, seq FROM conflict JOIN closed USING (id) WHERE id NOT IN duplicate AND failed
