@@ -65,8 +65,8 @@ func (t *tangler) step() {
 	}{
 		{8, t.detect}, {14, t.toolCall}, {8, t.claims}, {6, t.revise}, {8, t.predict}, {12, t.rule}, {4, t.recheck},
 		{6, t.experiment}, {4, t.queries}, {9, t.hypothesise}, {4, t.abduce}, {12, t.label}, {5, t.usage}, {2, t.price},
-		{2, t.canaries}, {2, t.scan}, {3, t.deliver}, {3, func() { t.find("agent/piper") }}, {6, func() { t.believe("agent/piper") }},
-		{4, func() { t.contradict("agent/piper") }}, {2, func() { t.writeGraph("agent/piper") }}, {4, t.challenge}, {5, t.collide},
+		{4, t.canaries}, {2, t.scan}, {3, t.deliver}, {9, func() { t.find("agent/piper") }}, {6, func() { t.believe("agent/piper") }},
+		{4, func() { t.contradict("agent/piper") }}, {2, func() { t.writeGraph("agent/piper") }}, {4, t.challenge}, {5, t.collide}, {3, t.consolidate},
 	} {
 		if t.rng.IntN(116) < s.share {
 			s.do()
@@ -236,6 +236,15 @@ func (t *tangler) challenge() {
 	t.say("dispatcher", &events.BeliefChallenged{ChallengeID: t.one("challenge", 12), BeliefID: t.aBelief()})
 }
 
+// consolidate makes beliefs of beliefs, called derived or something else.
+func (t *tangler) consolidate() {
+	from := []string{t.aBelief()}
+	t.say("dispatcher", &events.BeliefTransformed{
+		TransformID: t.one("transform", 40), Op: "summarised", Inputs: []events.BeliefInput{{BeliefID: from[0]}},
+		Outputs: []events.BeliefOutput{{BeliefID: t.aBelief(), From: pick(t.rng, nil, from), Provenance: &events.Provenance{Origin: pick(t.rng, nil, Ptr("derived"), Ptr("observation"))}}},
+	})
+}
+
 // collide detects conflicts of few pairs, from either side.
 func (t *tangler) collide() {
 	side := func() events.ContradictionSide {
@@ -266,7 +275,7 @@ func (t *tangler) price() {
 }
 
 func (t *tangler) canaries() {
-	id := t.one("canary", 30)
+	id := t.one("canary", 6)
 	switch t.rng.IntN(4) {
 	case 0, 1:
 		t.say("operator", &events.CanaryStarted{CanaryID: id, Policy: "p", CapPerWeek: 3})
