@@ -272,9 +272,9 @@ func TestScorerReadsWhatChanged(t *testing.T) {
 			}
 			return nil
 		}), view.ListToolCalls(s, prod, func(c *view.ToolCall) error {
-			if c.Observed == nil && c.SelfReported.MessageID != nil {
+			if c.Observed == nil && c.MessageID != nil {
 				later = append(later, func() {
-					l.Put(dispatcher, prod, &events.ToolCalled{ToolCallID: "other-" + c.ToolCallID, Tool: "bash", Status: "ok", MessageID: c.SelfReported.MessageID})
+					l.Put(dispatcher, prod, &events.ToolCalled{ToolCallID: "other-" + c.ToolCallID, Tool: "bash", Status: "ok", MessageID: c.MessageID})
 				})
 			}
 			return nil

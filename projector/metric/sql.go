@@ -18,8 +18,8 @@ var queries embed.FS
 // nothing in the database: what it makes is temporary.
 type Script struct {
 	Terms string // makes the tables of terms, for any metric of the same options
-	Count string // makes the table counted: role, item, seq, n
-	Value string // asks that for numerator, denominator and value
+	Count string // makes the table counted: role, item, seq, n, part
+	Value string // asks that for numerator, denominator and value; of a metric that is Apart for each part
 }
 
 // SQL is the script of a metric under these options; else ErrNoMetric. A namespace of
@@ -40,7 +40,7 @@ func SQL(name, namespace string, o Options) (s Script, err error) {
 		}
 		parts[i] = string(raw)
 	}
-	return Script{termsScript(namespace, o, parts[0]), m.countScript(parts[1]), valueScript(parts[2])}, nil
+	return Script{termsScript(namespace, o, parts[0]), m.countScript(parts[1]), m.valueScript(parts[2])}, nil
 }
 
 // String is the whole script.
@@ -62,20 +62,29 @@ func termsScript(namespace string, o Options, terms string) string {
 // countScript counts an item in the week of the record that it is of ("of"), unless
 // that was imported; and what was imported puts it nowhere.
 func (m *Metric) countScript(query string) string {
+	part := "NULL"
+	if m.Apart {
+		part = "part"
+	}
 	return fmt.Sprintf(`CREATE TEMP TABLE unit AS SELECT %d AS per, %d AS times, %t AS whole;
-CREATE TEMP TABLE counted AS SELECT role, item, seq, n FROM (
+CREATE TEMP TABLE counted AS SELECT role, item, seq, n, %s AS part FROM (
 %s) JOIN span ON of >= first AND of < past
 WHERE of NOT IN imported AND seq NOT IN imported;
-`, m.Per, m.Times, m.Whole, query)
+`, m.Per, m.Times, m.Whole, part, query)
 }
 
-func valueScript(form string) string {
-	return `WITH summed AS (
-  SELECT coalesce(sum(n) FILTER (WHERE role = 'numerator'), 0) AS numerator,
+func (m *Metric) valueScript(form string) string {
+	part, by := "", ""
+	if m.Apart {
+		part, by = "part, ", " GROUP BY part"
+	}
+	return fmt.Sprintf(`WITH summed AS (
+  SELECT %scoalesce(sum(n) FILTER (WHERE role = 'numerator'), 0) AS numerator,
          coalesce(sum(n) FILTER (WHERE role = 'denominator'), 0) AS denominator,
          count(*) FILTER (WHERE role = 'numerator') AS values_known, count(*) FILTER (WHERE role = 'unknown') AS unknown
-  FROM counted)
-` + strings.TrimSuffix(form, "\n") + ";\n"
+  FROM counted%s)
+SELECT %s%sFROM summed, unit;
+`, part, by, part, form)
 }
 
 // literal is a string as SQL has it.

@@ -82,42 +82,86 @@ func scanEvents(t *testing.T, l *ledgertest.Ledger, columns int, fn func(table.R
 	return err
 }
 
-// bySQL is a metric by its query: the records that it counts, and its number.
-func bySQL(t *testing.T, db *sql.DB, s metric.Script) (records []string, n metric.Number) {
+// bySQL is a metric by its query: the records that it counts, and its numbers, by group
+// where the metric is one of groups alone.
+func bySQL(t *testing.T, db *sql.DB, m *metric.Metric, s metric.Script) (records []string, numbers map[string]metric.Number) {
 	t.Helper()
 	if _, err := db.Exec("DROP TABLE IF EXISTS temp.unit; DROP TABLE IF EXISTS temp.counted;" + s.Count); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := db.Query(`SELECT role, seq, item, n FROM counted WHERE role <> 'unknown'`)
+	rows, err := db.Query(`SELECT role, seq, item, n, coalesce(part, '') FROM counted WHERE role <> 'unknown'`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var role, item string
+		var role, item, part string
 		var seq, count int64
-		if err := rows.Scan(&role, &seq, &item, &count); err != nil {
+		if err := rows.Scan(&role, &seq, &item, &count, &part); err != nil {
 			t.Fatal(err)
 		}
-		records = append(records, fmt.Sprintf("%s %d %s %d", role, seq, item, count))
+		records = append(records, recordLine(role, seq, item, count, part))
 	}
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(records)
-	if err := db.QueryRow(s.Value).Scan(&n.Numerator, &n.Denominator, &n.Value); err != nil {
+	values, err := db.Query(s.Value)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return records, n
+	defer values.Close()
+	numbers = map[string]metric.Number{}
+	for values.Next() {
+		var part string
+		var n metric.Number
+		into := []any{&n.Numerator, &n.Denominator, &n.Value}
+		if m.Apart {
+			into = append([]any{&part}, into...)
+		}
+		if err := values.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		numbers[part] = n
+	}
+	if err := values.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return records, numbers
 }
 
-func sortedRecords(rs []metric.Record) (out []string) {
+func recordLine(role string, seq int64, item string, count int64, part string) string {
+	return strings.TrimSuffix(fmt.Sprintf("%s %d %s %d %s", role, seq, item, count, part), " ")
+}
+
+// sortedRecords are the records that count, with their groups where the metric is one
+// of groups alone.
+func sortedRecords(m *metric.Metric, rs []metric.Record) (out []string) {
 	for _, r := range rs {
-		if r.Role != metric.Excluded {
-			out = append(out, fmt.Sprintf("%s %d %s %d", r.Role, r.Seq, r.Item, r.Count))
+		if r.Role == metric.Excluded {
+			continue
 		}
+		if !m.Apart {
+			r.Group = ""
+		}
+		out = append(out, recordLine(string(r.Role), int64(r.Seq), r.Item, r.Count, r.Group))
 	}
 	slices.Sort(out)
+	return out
+}
+
+// numbersOf are the numbers of a metric, by group where it is one of groups alone;
+// those of groups in which nothing counts are none.
+func numbersOf(m *metric.Metric, e *metric.Explanation, rs []metric.Record) map[string]metric.Number {
+	if !m.Apart {
+		return map[string]metric.Number{"": e.Number}
+	}
+	out := map[string]metric.Number{}
+	for _, g := range e.Groups {
+		if slices.ContainsFunc(rs, func(r metric.Record) bool { return r.Group == g.Name && r.Role != metric.Excluded }) {
+			out[g.Name] = g.Number
+		}
+	}
 	return out
 }
 
@@ -191,7 +235,8 @@ func TestMetricsBySQL(t *testing.T) {
 							defer db.Close()
 						}
 						e, rs := explain(t, st, m.Name, o)
-						checkBySQL(t, m.Name+" "+week, e.Number, sortedRecords(rs), db, s)
+						records, numbers := bySQL(t, db, &m, s)
+						checkBySQL(t, m.Name+" "+week, numbersOf(&m, e, rs), sortedRecords(&m, rs), numbers, records)
 						w := saw[m.Name]
 						w.num = w.num || e.Numerator != 0
 						w.den = w.den || e.Denominator != nil && *e.Denominator > 0
@@ -208,18 +253,25 @@ func TestMetricsBySQL(t *testing.T) {
 	}
 }
 
-func checkBySQL(t *testing.T, name string, want metric.Number, records []string, db *sql.DB, s metric.Script) {
+func checkBySQL(t *testing.T, name string, want map[string]metric.Number, records []string, got map[string]metric.Number, by []string) {
 	t.Helper()
-	got, n := bySQL(t, db, s)
-	if !slices.Equal(got, records) {
-		t.Errorf("%s: the query alone counts %v, the metric alone %v", name, without(got, records), without(records, got))
+	if !slices.Equal(by, records) {
+		t.Errorf("%s: the query alone counts %v, the metric alone %v", name, without(by, records), without(records, by))
 		return
 	}
-	same := n.Numerator == want.Numerator && (n.Denominator == nil) == (want.Denominator == nil) && (n.Denominator == nil || *n.Denominator == *want.Denominator) &&
-		(n.Value == nil) == (want.Value == nil) && (n.Value == nil || math.Abs(*n.Value-*want.Value) <= 1e-12*math.Abs(*want.Value))
-	if !same {
-		t.Errorf("%s: by the query %s, by the metric %s", name, line(n), line(want))
+	if len(got) != len(want) {
+		t.Errorf("%s: by the query %d groups, by the metric %d", name, len(got), len(want))
 	}
+	for group, w := range want {
+		if n := got[group]; !sameNumber(n, w) {
+			t.Errorf("%s %s: by the query %s, by the metric %s", name, group, line(n), line(w))
+		}
+	}
+}
+
+func sameNumber(n, want metric.Number) bool {
+	return n.Numerator == want.Numerator && (n.Denominator == nil) == (want.Denominator == nil) && (n.Denominator == nil || *n.Denominator == *want.Denominator) &&
+		(n.Value == nil) == (want.Value == nil) && (n.Value == nil || math.Abs(*n.Value-*want.Value) <= 1e-12*math.Abs(*want.Value))
 }
 
 // without is what of a the list b does not have; both are sorted.

@@ -33,11 +33,11 @@ WITH names(type, kind, path) AS (VALUES
   ('claim.recorded', 'claim', '$.claim_id'), ('prediction.recorded', 'prediction', '$.pred_id'),
   ('opportunity.detected', 'opportunity', '$.opportunity_id'), ('experiment.proposed', 'experiment', '$.exp_id'),
   ('query.selected', 'query', '$.query_id'), ('finding.written', 'finding', '$.finding_id'),
-  ('contradiction.detected', 'contradiction', '$.contradiction_id'))
+  ('contradiction.detected', 'contradiction', '$.contradiction_id'), ('run.started', 'run', '$.run_id'))
 SELECT kind, namespace, data ->> path AS id, min(seq) AS seq, at, event, principal, episode, data
 FROM ev JOIN names USING (type)
 WHERE CASE kind WHEN 'opportunity' THEN role = 'detector' OR observer WHEN 'finding' THEN role = 'agent'
-      WHEN 'contradiction' THEN role IN ('agent', 'operator') ELSE 1 END
+      WHEN 'contradiction' THEN role IN ('agent', 'operator') WHEN 'run' THEN role = 'harness' ELSE 1 END
 GROUP BY kind, namespace, id;
 -- A belief's challenges are taken from the view, which knows the beliefs.
 INSERT INTO thing SELECT 'challenge', namespace, challenge_id, seq, recorded_at_ns, event_id, principal, episode_id, NULL FROM challenges;
@@ -56,7 +56,8 @@ WITH names(type, kind, path) AS (VALUES
   ('finding.delivered', 'finding', '$.finding_id'), ('finding.withheld', 'finding', '$.finding_id'),
   ('finding.rated', 'finding', '$.finding_id'), ('contradiction.owned', 'contradiction', '$.contradiction_id'),
   ('contradiction.investigated', 'contradiction', '$.contradiction_id'), ('contradiction.resolved', 'contradiction', '$.contradiction_id'),
-  ('contradiction.scoped', 'contradiction', '$.contradiction_id'), ('contradiction.unresolved', 'contradiction', '$.contradiction_id'), ('tool.called', 'opportunity', '$.context.opportunity_id'),
+  ('contradiction.scoped', 'contradiction', '$.contradiction_id'), ('contradiction.unresolved', 'contradiction', '$.contradiction_id'),
+  ('run.finished', 'run', '$.run_id'), ('isolation.counted', 'run', '$.run_id'), ('tool.called', 'opportunity', '$.context.opportunity_id'),
   ('graph.written', 'opportunity', '$.context.opportunity_id'), ('claim.recorded', 'opportunity', '$.context.opportunity_id')),
 named AS (SELECT ev.*, kind, data ->> path AS id FROM ev JOIN names USING (type) WHERE data ->> path IS NOT NULL),
 found AS (
@@ -80,7 +81,7 @@ CREATE INDEX temp.opportunity_episode ON opportunity(episode, seq);
 -- of the graph that the dispatcher saw and did not deny, a write to the graph, or
 -- else prose.
 CREATE TEMP TABLE step AS
-SELECT seq, namespace, role, episode, imported, data ->> '$.context.opportunity_id' AS names,
+SELECT seq, namespace, role, episode, imported, data ->> '$.context.opportunity_id' AS names, data ->> '$.tool_call_id' AS call,
        CASE WHEN type = 'tool.called' AND data ->> '$.tool' GLOB 'graph*' OR type = 'graph.written' THEN 'graph'
             WHEN type = 'tool.called' THEN 'causal_tool' ELSE 'prose' END AS leads_to
 FROM ev
@@ -90,26 +91,29 @@ WHERE type IN ('graph.written', 'claim.recorded')
            OR coalesce(json_array_length(data, '$.returned_edges'), 0) > 0);
 
 -- followed joins them: by the opportunity's id, whenever the record came; a record
--- that names none, with the latest opportunity of its episode before it. Nothing
--- that was imported is a step of anything live.
+-- that names none, with the latest opportunity of its episode before it. What another
+-- witness says of a call later is of the opportunity that the call was of. Nothing that
+-- was imported is a step of anything live.
 CREATE TEMP TABLE followed AS
 SELECT o.id, s.seq, s.role = 'agent' AS self_reported, s.leads_to, 1 AS exact
 FROM step s LEFT JOIN refers r ON r.seq = s.seq AND r.kind = 'opportunity' JOIN opportunity o ON o.id = s.names
 WHERE s.names <> '' AND NOT s.imported AND r.namespace = (SELECT namespace FROM asked)
 UNION ALL
-SELECT (SELECT o.id FROM opportunity o WHERE o.episode = s.episode AND o.seq < s.seq ORDER BY o.seq DESC LIMIT 1), s.seq,
+SELECT (SELECT o.id FROM opportunity o WHERE o.episode = s.episode AND o.seq < s.made ORDER BY o.seq DESC LIMIT 1), s.seq,
        s.role = 'agent', s.leads_to, 0
-FROM step s
-WHERE coalesce(s.names, '') = '' AND s.episode <> '' AND NOT s.imported AND s.namespace = (SELECT namespace FROM asked);
+FROM (
+  SELECT s.*, min(s.seq) OVER (PARTITION BY s.episode, coalesce(s.call, s.seq), s.call IS NULL) AS made FROM step s
+  JOIN (SELECT episode, min(seq) AS seq FROM opportunity GROUP BY episode) o ON o.episode = s.episode AND o.seq < s.seq
+  WHERE coalesce(s.names, '') = '' AND s.episode <> '' AND NOT s.imported AND s.namespace = (SELECT namespace FROM asked)) s;
 CREATE INDEX temp.followed_id ON followed(id);
 
--- route is the one of them that counts: a record that names the opportunity before
--- one that merely came after it, a tool before the graph before prose, what was
--- observed before an agent's word, the earlier before the later.
+-- route is the one of them that counts: a tool before the graph before prose, of
+-- equals a record that names the opportunity before one that merely came after it, what
+-- was observed before an agent's word, the earlier before the later.
 CREATE TEMP TABLE route AS
 SELECT id, seq, leads_to, exact FROM (
-  SELECT *, row_number() OVER (PARTITION BY id ORDER BY exact DESC,
-         CASE leads_to WHEN 'causal_tool' THEN 1 WHEN 'graph' THEN 2 ELSE 3 END, self_reported, seq) AS place
+  SELECT *, row_number() OVER (PARTITION BY id ORDER BY
+         CASE leads_to WHEN 'causal_tool' THEN 1 WHEN 'graph' THEN 2 ELSE 3 END, exact DESC, self_reported, seq) AS place
   FROM followed WHERE id IS NOT NULL) WHERE place = 1;
 
 -- incident is an episode with an opportunity that calls for a cause or a fix, by the
@@ -121,8 +125,8 @@ WHERE kind IN ('root_cause', 'which_fix') AND episode <> '' AND seq NOT IN impor
 -- ---- Tool calls
 
 -- told is a call by each side that tells of it, by that side's best witness: one call for
--- each episode and id. A record that names no episode is of the call of that id. What
--- a better witness does not say of the message, a worse one does.
+-- each episode and id. A record that names no episode is of the call that had the id
+-- first. Which message asked for it is what the best witness says who says any.
 CREATE TEMP TABLE told AS
 WITH raw AS (
   SELECT seq, namespace, data ->> '$.tool_call_id' AS id, coalesce(episode, '') AS own, observer, at, imported, data,
@@ -130,12 +134,13 @@ WITH raw AS (
   FROM ev WHERE type = 'tool.called' AND (observer OR role = 'agent')),
 home AS (SELECT namespace, id, min(seq), own AS episode FROM raw WHERE own <> '' GROUP BY namespace, id),
 placed AS (
-  SELECT raw.*, CASE WHEN own = '' OR own = home.episode THEN coalesce(home.episode, '') ELSE own END AS episode
-  FROM raw LEFT JOIN home USING (namespace, id))
-SELECT namespace, id, episode, observer, seq, at, own, imported, data ->> '$.tool' AS tool, data ->> '$.status' AS status,
-       coalesce(data ->> '$.message_id', (SELECT w.data ->> '$.message_id' FROM placed w WHERE w.namespace = p.namespace AND w.id = p.id AND w.episode = p.episode
-         AND w.data ->> '$.message_id' IS NOT NULL AND (w.observer = p.observer OR NOT w.observer) ORDER BY w.observer DESC, w.rank, w.seq LIMIT 1)) AS message, data, rank
-FROM (SELECT *, row_number() OVER (PARTITION BY namespace, id, episode, observer ORDER BY rank, seq) AS place FROM placed) p WHERE place = 1;
+  SELECT raw.*, CASE own WHEN '' THEN coalesce(home.episode, '') ELSE own END AS episode, own IN ('', home.episode) AS is_first
+  FROM raw LEFT JOIN home USING (namespace, id)),
+sighting AS (SELECT namespace, id, episode, rank, min(seq), data ->> '$.message_id' AS message FROM placed GROUP BY namespace, id, episode, rank),
+named AS (SELECT namespace, id, episode, min(rank), message FROM sighting WHERE message IS NOT NULL GROUP BY namespace, id, episode)
+SELECT namespace, id, episode, observer, seq, at, is_first, imported, data ->> '$.tool' AS tool, data ->> '$.status' AS status, message, data, rank
+FROM (SELECT *, row_number() OVER (PARTITION BY namespace, id, episode, observer ORDER BY rank, seq) AS place FROM placed)
+LEFT JOIN named USING (namespace, id, episode) WHERE place = 1;
 CREATE INDEX temp.told_id ON told(id, namespace);
 
 -- call is a call of the namespace by its best witness: an observer, else the agent.
@@ -149,21 +154,28 @@ WHERE namespace = (SELECT namespace FROM asked)
 -- ---- Usage and prices
 
 -- used is everything that counts as usage: what usage.recorded tells, once a message,
--- else once a call, else by itself; and the calls that none of it tells of, of
--- those that one message asked for the first, the dispatcher's before the agent's.
+-- else once a call, else by itself, by the best witness; and the calls that none of it
+-- tells of, of those that one message asked for the one with the best witness.
 CREATE TEMP TABLE used AS
-WITH told_of AS (
-  SELECT min(seq) AS seq, CASE WHEN data ->> '$.message_id' IS NOT NULL THEN 'message' WHEN data ->> '$.context.tool_call_id' IS NOT NULL THEN 'call' ELSE 'record' END AS by,
-         coalesce(data ->> '$.message_id', data ->> '$.context.tool_call_id', seq) AS id, at, episode, data
-  FROM ev WHERE type = 'usage.recorded' AND role IN ('dispatcher', 'harness') AND namespace = (SELECT namespace FROM asked) GROUP BY by, id),
+WITH recorded AS (
+  SELECT seq, CASE WHEN data ->> '$.message_id' IS NOT NULL THEN 'message' WHEN data ->> '$.context.tool_call_id' IS NOT NULL THEN 'call' ELSE 'record' END AS by,
+         coalesce(data ->> '$.message_id', data ->> '$.context.tool_call_id', seq) AS id, at, coalesce(episode, '') AS own, data,
+         CASE data ->> '$.context.capture' WHEN 'hook' THEN 2 WHEN 'otlp' THEN 3 ELSE 1 END AS rank
+  FROM ev WHERE type = 'usage.recorded' AND role IN ('dispatcher', 'harness') AND namespace = (SELECT namespace FROM asked)),
+home AS (SELECT id, min(seq), own AS episode FROM recorded WHERE by = 'call' AND own <> '' GROUP BY id),
+placed AS (
+  SELECT r.*, CASE WHEN by = 'call' AND own = '' THEN coalesce(home.episode, '') ELSE own END AS episode FROM recorded r LEFT JOIN home USING (id)),
+told_of AS (
+  SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY by, id, CASE by WHEN 'call' THEN episode END ORDER BY rank, seq) AS place FROM placed) WHERE place = 1),
 untold AS (
   SELECT *, row_number() OVER (PARTITION BY coalesce(message, seq), message IS NULL ORDER BY rank, seq) AS place FROM call)
-SELECT seq, CASE by WHEN 'message' THEN id ELSE 'record ' || seq END AS item, at, episode, data,
+SELECT seq, CASE by WHEN 'message' THEN id ELSE 'record ' || seq END AS item, at, episode, data, 0 AS is_call,
        data ->> '$.model' AS model, data ->> '$.model_version' AS model_version, data ->> '$.provider' AS provider, data ->> '$.ended_at' AS ended_at
 FROM told_of
 UNION ALL
-SELECT seq, id, at, episode, data, NULL, NULL, NULL, NULL FROM untold
-WHERE place = 1 AND NOT EXISTS (SELECT 1 FROM told_of t WHERE t.by = 'call' AND t.id = untold.id OR t.by = 'message' AND t.id = untold.message);
+SELECT seq, id, at, episode, data, 1, NULL, NULL, NULL, NULL FROM untold u
+WHERE place = 1 AND NOT EXISTS (
+  SELECT 1 FROM told_of t WHERE t.by = 'message' AND t.id = u.message OR t.by = 'call' AND t.id = u.id AND (t.episode IN ('', u.episode) OR u.episode = ''));
 
 -- spent has their tokens, with input that includes the cached ones and input that
 -- does not made the same. Nothing cached, and both are.
@@ -173,12 +185,13 @@ WITH raw AS (
          coalesce(data ->> '$.tokens.cached', data ->> '$.context.cost.cached_tokens') AS cached,
          coalesce(data ->> '$.tokens.output', data ->> '$.context.cost.output_tokens') AS output,
          CAST(round(coalesce(data ->> '$.cost_usd', data ->> '$.context.cost.cost_usd') * 1e9) AS INTEGER) AS charged,
+         CAST(round(coalesce(data ->> '$.latency_ms', data ->> '$.context.cost.latency_ms') * 1000) AS INTEGER) AS latency_us,
          data ->> '$.usage_convention' AS convention,
          -- the date of the price: when it ended, to the nanosecond, else when it was recorded
          coalesce(unixepoch(ended_at) * 1000000000 + CASE WHEN substr(ended_at, 20, 1) = '.'
            THEN CAST(substr(rtrim(substr(ended_at, 21), 'Zz') || '000000000', 1, 9) AS INTEGER) ELSE 0 END, at) AS priced_at
   FROM used)
-SELECT seq, item, episode, priced_at, model, model_version, provider, charged, cached, output,
+SELECT seq, item, episode, priced_at, is_call, data, model, model_version, provider, charged, latency_us, cached, output,
        CASE WHEN convention = 'input_excludes_cached' THEN input + cached
             WHEN convention = 'input_includes_cached' AND coalesce(cached, 0) <= input THEN input
             WHEN convention IS NULL AND cached = 0 THEN input END AS input,
@@ -332,7 +345,7 @@ GROUP BY p.id;
 CREATE TEMP TABLE delivered AS
 SELECT id, min(seq) AS seq FROM (
   SELECT data ->> '$.evidence_id' AS id, seq FROM ev WHERE type = 'evidence.delivered' AND observer AND namespace = (SELECT namespace FROM asked)
-  UNION ALL SELECT id, seq FROM told WHERE observer AND namespace = (SELECT namespace FROM asked)
+  UNION ALL SELECT data ->> '$.tool_call_id', seq FROM ev WHERE type = 'tool.called' AND observer AND namespace = (SELECT namespace FROM asked)
   UNION ALL SELECT e.value, ev.seq FROM ev, json_each(data, '$.evidence_ids') e WHERE ev.type = 'experiment.observed' AND namespace = (SELECT namespace FROM asked)
   UNION ALL SELECT e.value, ev.seq FROM ev, json_each(data, '$.evidence_ids') e
     WHERE ev.type = 'outcome.recorded' AND role IN ('resolver', 'operator') AND data ->> '$.claim_id' IS NULL AND namespace = (SELECT namespace FROM asked)
@@ -349,13 +362,15 @@ FROM ev WHERE type = 'hypotheses.recorded' AND namespace = (SELECT namespace FRO
 -- ---- Experiments and queries
 
 -- carried_out is each intention that was executed after it was recorded, with the call
--- that its first execution names: one that the dispatcher saw and did not deny.
+-- that its first execution names, of its episode: one that the dispatcher saw and did not
+-- deny.
 CREATE TEMP TABLE carried_out AS
 WITH executed AS (
   SELECT kind, id, min(seq) AS seq, own, coalesce(episode, '') AS episode, imported, data ->> '$.tool_call_id' AS call FROM refers
   WHERE type IN ('experiment.executed', 'query.executed') AND observer AND namespace = (SELECT namespace FROM asked) GROUP BY kind, id)
 SELECT t.kind, t.id, t.seq AS intended, x.seq
-FROM thing t JOIN executed x USING (kind, id) JOIN told c ON c.id = x.call AND c.namespace = x.own AND c.observer AND c.status <> 'denied' AND (x.episode IN ('', c.episode) OR c.episode = '')
+FROM thing t JOIN executed x USING (kind, id)
+JOIN told c ON c.id = x.call AND c.namespace = x.own AND c.observer AND c.status <> 'denied' AND (c.episode IN ('', x.episode) OR x.episode = '' AND c.is_first)
 WHERE t.namespace = (SELECT namespace FROM asked) AND t.seq < x.seq AND NOT x.imported;
 
 -- ---- Labels
@@ -518,3 +533,157 @@ WHERE type = 'finding.delivered' AND observer AND namespace = (SELECT namespace 
 
 CREATE TEMP TABLE finding AS
 SELECT id, seq, data ->> '$.claim_sha256' AS claim FROM thing WHERE kind = 'finding' AND namespace = (SELECT namespace FROM asked);
+
+-- ---- Runs
+
+-- bench is each namespace whose runs are counted: of a bench its own, of any other
+-- namespace those of every bench.
+CREATE TEMP TABLE bench AS
+WITH every AS (SELECT DISTINCT namespace FROM events WHERE namespace = 'sandbox' OR namespace GLOB 'bench/*')
+SELECT namespace FROM every WHERE namespace = (SELECT namespace FROM asked) OR (SELECT namespace FROM asked) NOT IN (SELECT namespace FROM every);
+
+-- run is what its manifest says, and whether production changed meanwhile: a table has
+-- other rows, or another content, than at the first count before.
+CREATE TEMP TABLE run AS
+WITH counts AS (
+  SELECT r.namespace, r.id, r.data ->> '$.store' AS store, r.data ->> '$.phase' AS phase, t.value ->> '$.table' AS name,
+         min(r.seq), t.value ->> '$.rows' AS n, t.value ->> '$.sha256' AS content
+  FROM refers r, json_each(r.data, '$.tables') t WHERE r.type = 'isolation.counted' AND r.role = 'harness' GROUP BY 1, 2, 3, 4, 5),
+changed AS (
+  SELECT b.namespace, b.id FROM counts b JOIN counts a ON a.namespace = b.namespace AND a.id = b.id AND a.store IS b.store AND a.name = b.name
+  WHERE b.phase = 'before' AND a.phase = 'after' AND (a.n <> b.n OR a.content <> b.content)),
+finished AS (SELECT namespace, id, min(seq), data FROM refers WHERE type = 'run.finished' AND role = 'harness' GROUP BY namespace, id)
+SELECT s.namespace, s.id, s.data ->> '$.arm' AS arm, s.data ->> '$.split' AS split, s.data ->> '$.scorer_sha256' AS scorer, s.data AS manifest, f.data AS ending,
+       (s.namespace, s.id) IN (SELECT namespace, id FROM changed) AS changed
+FROM thing s LEFT JOIN finished f USING (namespace, id) WHERE s.kind = 'run';
+
+CREATE TEMP TABLE response AS
+SELECT namespace, data ->> '$.run_id' AS run, data ->> '$.case_id' AS case_id, data ->> '$.stage' AS stage, data ->> '$.run_index' AS repetition, min(seq) AS seq, data
+FROM ev WHERE type = 'response.recorded' AND role = 'harness' AND namespace IN (SELECT namespace FROM bench) GROUP BY 1, 2, 3, 4, 5;
+
+-- trial is each response of the week to a case, with its arm and split, and the world of
+-- the case, which is its own where none is named. What the manifest leaves out is none,
+-- nor what the end of the run does; nor a case that its reveal does not open. That takes
+-- SHA-256, which SQLite does not have: it is taken from the view.
+CREATE TEMP TABLE trial AS
+WITH committed AS (
+  SELECT data ->> '$.case_id' AS case_id, min(seq), data ->> '$.world_id' AS world, data FROM ev
+  WHERE type = 'case.committed' AND role = 'harness' AND NOT imported GROUP BY 1)
+SELECT r.seq, r.namespace, r.case_id AS item, u.arm, u.split, u.scorer, u.arm || ', ' || u.split AS part, coalesce(c.world, r.case_id) AS cluster, r.data,
+       EXISTS (SELECT 1 FROM json_each(c.data, '$.tags') t WHERE t.value = 'diagnosis') AS is_diagnosis
+FROM response r JOIN run u ON u.namespace = r.namespace AND u.id = r.run LEFT JOIN committed c USING (case_id)
+WHERE NOT u.changed AND r.case_id NOT IN (SELECT case_id FROM cases WHERE NOT imported AND NOT opens)
+  AND r.case_id NOT IN (SELECT x.value ->> '$.case_id' FROM json_each(u.manifest, '$.exclusions') x)
+  AND r.case_id NOT IN (SELECT x.value ->> '$.case_id' FROM json_each(u.ending, '$.exclusions') x)
+  AND r.seq >= (SELECT first FROM span) AND r.seq < (SELECT past FROM span);
+
+-- score is each scorer's first of a response that was there before, and that it names if
+-- it names any.
+CREATE TEMP TABLE score AS
+WITH first AS (
+  SELECT namespace, data ->> '$.run_id' AS run, data ->> '$.case_id' AS case_id, data ->> '$.stage' AS stage, data ->> '$.run_index' AS repetition,
+         data ->> '$.scorer_sha256' AS scorer, min(seq) AS seq, data
+  FROM ev WHERE type = 'score.recorded' AND role = 'harness' GROUP BY 1, 2, 3, 4, 5, 6)
+SELECT f.seq, f.scorer, f.data, r.seq AS response FROM first f
+JOIN response r ON r.namespace = f.namespace AND r.run = f.run AND r.case_id = f.case_id AND r.stage IS f.stage AND r.repetition IS f.repetition AND r.seq < f.seq
+WHERE coalesce(f.data ->> '$.response_seq', r.seq) = r.seq;
+CREATE INDEX temp.score_response ON score(response);
+
+-- marked is each trial with the score that counts: that of the scorer which the manifest
+-- names, else the first, unless it leaves the case out.
+CREATE TEMP TABLE marked AS
+SELECT t.*, s.seq AS by, s.data ->> '$.outcome' AS outcome, s.data ->> '$.exclusion' AS exclusion,
+       (SELECT v.value ->> '$.value' FROM json_each(s.data, '$.values') v WHERE v.value ->> '$.metric' = 'regret' ORDER BY v.key LIMIT 1) AS regret,
+       (SELECT v.value ->> '$.value' FROM json_each(s.data, '$.values') v WHERE v.value ->> '$.metric' = 'net_voi' ORDER BY v.key LIMIT 1) AS net_voi
+FROM trial t JOIN score s ON s.response = t.seq
+WHERE CASE WHEN t.scorer IS NULL THEN s.seq = (SELECT min(o.seq) FROM score o WHERE o.response = t.seq) ELSE s.scorer = t.scorer END;
+DELETE FROM marked WHERE exclusion IS NOT NULL;
+
+-- reported is what the best witness says of a whole episode.
+CREATE TEMP TABLE reported AS
+SELECT seq, namespace, episode, data FROM (
+  SELECT *, row_number() OVER (PARTITION BY namespace, coalesce(episode, ''), CASE WHEN coalesce(episode, '') = '' THEN seq END
+                               ORDER BY CASE data ->> '$.context.capture' WHEN 'hook' THEN 2 WHEN 'otlp' THEN 3 ELSE 1 END, seq) AS place
+  FROM ev WHERE type = 'episode.recorded' AND role IN ('harness', 'dispatcher') AND NOT imported AND data ->> '$.context.tool_call_id' IS NULL)
+WHERE place = 1;
+
+-- control is each case of the control matrix, once a run, condition and variant.
+CREATE TEMP TABLE control AS
+SELECT data ->> '$.case_id' AS id, data ->> '$.condition' AS condition, data ->> '$.outcome' AS outcome, min(seq) AS seq
+FROM ev WHERE type = 'control.recorded' AND role = 'harness' AND namespace IN (SELECT namespace FROM bench)
+GROUP BY namespace, data ->> '$.run_id', data ->> '$.condition', data ->> '$.variant', data ->> '$.case_id';
+
+-- ---- Arms
+
+-- entrant is what an arm did once: a trial, or an episode that is one of a pair. Nothing
+-- is pooled over splits, nor over clients, models and tasks.
+CREATE TEMP TABLE entrant AS
+SELECT seq, item, arm, cluster, split AS place, data, 0 AS is_episode FROM trial
+UNION ALL
+SELECT r.seq, r.episode, r.data ->> '$.arm', r.data ->> '$.pair_id',
+       coalesce(u.split, 'no split') || ', ' || coalesce(r.data ->> '$.client', '?') || '/' || coalesce(r.data ->> '$.client_version', '?') || '/' ||
+       coalesce(r.data ->> '$.model', '?') || '/' || coalesce(r.data ->> '$.model_version', '?') || '/' || coalesce(r.data ->> '$.task_id', '?'), r.data, 1
+FROM reported r LEFT JOIN run u ON u.namespace = r.namespace AND u.id = r.data ->> '$.run_id'
+WHERE (r.namespace IN (SELECT namespace FROM bench) OR r.namespace = (SELECT namespace FROM asked))
+  AND r.data ->> '$.arm' IS NOT NULL AND r.data ->> '$.pair_id' IS NOT NULL AND (r.data ->> '$.run_id' IS NULL OR NOT u.changed)
+  AND r.seq >= (SELECT first FROM span) AND r.seq < (SELECT past FROM span);
+
+-- shown is each measure of an entrant: what scorers give, and whether they call it
+-- correct; cost, tokens, latency. NULL is unknown, and so is more than 2^53 parts.
+CREATE TEMP TABLE shown AS
+WITH given AS (
+  SELECT e.seq, s.data ->> '$.scorer' AS scorer, v.value ->> '$.metric' AS metric, v.value ->> '$.value' AS value,
+         row_number() OVER (PARTITION BY e.seq, s.data ->> '$.scorer', v.value ->> '$.metric' ORDER BY s.scorer, v.key) AS place
+  FROM entrant e JOIN score s ON s.response = e.seq, json_each(s.data, '$.values') v WHERE s.data ->> '$.exclusion' IS NULL),
+verdicts AS (
+  SELECT e.seq, s.data ->> '$.scorer' AS scorer, s.data ->> '$.outcome' = 'correct' AS is_correct,
+         (SELECT v.value ->> '$.value' FROM json_each(s.data, '$.values') v WHERE v.value ->> '$.metric' = 'correct' ORDER BY v.key LIMIT 1) AS stated,
+         row_number() OVER (PARTITION BY e.seq, s.data ->> '$.scorer' ORDER BY s.scorer) AS place
+  FROM entrant e JOIN score s ON s.response = e.seq WHERE s.data ->> '$.exclusion' IS NULL),
+every AS (
+  SELECT seq, 'scores' AS kind, scorer || ' ' || metric AS name, value FROM given WHERE place = 1 AND metric <> 'correct'
+  UNION ALL SELECT seq, 'scores', scorer || ' correct', coalesce(stated, is_correct) FROM verdicts WHERE place = 1
+  UNION ALL SELECT seq, 'scores', 'correct', data ->> '$.correct' FROM entrant WHERE is_episode
+  UNION ALL SELECT seq, 'scores', 'success', data ->> '$.success' FROM entrant WHERE is_episode
+  UNION ALL SELECT seq, 'cost', 'cost', CASE WHEN is_episode THEN data ->> '$.cost_usd' ELSE data ->> '$.cost.cost_usd' END FROM entrant
+  UNION ALL SELECT seq, 'tokens', 'tokens', CASE WHEN is_episode THEN data ->> '$.total_tokens' ELSE data ->> '$.cost.input_tokens' + data ->> '$.cost.output_tokens' END FROM entrant
+  UNION ALL SELECT seq, 'latency', 'latency', CASE WHEN is_episode THEN data ->> '$.latency_ms' ELSE coalesce(data ->> '$.elapsed_ms', data ->> '$.cost.latency_ms') END FROM entrant)
+SELECT seq, kind, name, CASE WHEN abs(value) * per <= 9007199254740992.0 THEN value * 1.0 END AS value, per
+FROM (SELECT *, CASE kind WHEN 'cost' THEN 1000000000 ELSE 1000000 END AS per FROM every);
+
+-- sighting is each measure that any entrant of the same place shows, of every entrant of
+-- it: what one does not show is unknown.
+CREATE TEMP TABLE sighting AS
+WITH names AS (SELECT DISTINCT s.kind, s.name, s.per, e.place FROM shown s JOIN entrant e USING (seq))
+SELECT n.kind, n.name, n.per, n.name || ', ' || n.place AS field, e.cluster, e.arm, e.seq, e.item, s.value
+FROM names n JOIN entrant e USING (place) LEFT JOIN shown s ON s.seq = e.seq AND s.kind = n.kind AND s.name = n.name;
+CREATE INDEX temp.sighting_field ON sighting(kind, field, arm, cluster);
+
+-- rival is each two arms that are compared, the first above the second: as somebody
+-- registered it, else as C9's matrix has it, else with a control arm.
+CREATE TEMP TABLE rival AS
+WITH registration AS (
+  SELECT namespace, data ->> '$.prereg_id', min(seq), data FROM ev
+  WHERE type = 'preregistration.committed' AND role = 'operator' AND (namespace IN (SELECT namespace FROM bench) OR namespace = (SELECT namespace FROM asked)) GROUP BY 1, 2),
+wanted(class, place, a, b) AS (
+  SELECT DISTINCT 1, 0, e.value, data ->> '$.arms[0]' FROM registration, json_each(data, '$.arms') e WHERE e.key > 0
+  UNION ALL VALUES (2, 1, 'A1', 'A0'), (2, 2, 'A2', 'A1'), (2, 3, 'A2', 'A3'), (2, 4, 'A10', 'A9'), (2, 5, 'A9', 'A3'), (2, 6, 'A10', 'A5'), (2, 7, 'A5', 'A2'), (2, 8, 'A6', 'A5'), (2, 9, 'A7', 'A2')
+  UNION ALL SELECT 3, c.place, e.arm, c.arm FROM (SELECT DISTINCT arm FROM entrant) e, (SELECT 1 AS place, 'A2' AS arm UNION VALUES (2, 'A9'), (3, 'baseline'), (4, 'empty')) c)
+SELECT a, b FROM (SELECT *, row_number() OVER (PARTITION BY min(a, b), max(a, b) ORDER BY class, place, a, b) AS nth FROM wanted WHERE a <> b) WHERE nth = 1;
+
+-- pair is each cluster in which both arms are known. "seq" is the first arm's first.
+CREATE TEMP TABLE pair AS
+WITH side AS (
+  SELECT kind, name, field, arm, cluster, min(seq) AS seq, count(*) AS n, min(value) AS low, max(value) AS high FROM sighting
+  GROUP BY kind, field, arm, cluster HAVING count(*) = count(value))
+SELECT a.kind, a.name, a.field, a.field || ': ' || r.a || ' − ' || r.b AS part, a.cluster, a.seq, a.arm AS a, b.arm AS b, a.n AS of_a, b.n AS of_b,
+       CASE WHEN a.low = a.high AND a.low IN (0, 1) THEN a.low END AS right_a, CASE WHEN b.low = b.high AND b.low IN (0, 1) THEN b.low END AS right_b
+FROM rival r JOIN side a ON a.arm = r.a JOIN side b ON b.arm = r.b AND b.kind = a.kind AND b.field = a.field AND b.cluster = a.cluster;
+
+-- difference is what each value adds to that of its pair, or takes away.
+CREATE TEMP TABLE difference AS
+SELECT p.kind, 'denominator' AS role, cluster AS item, seq, 1 AS n, seq AS of, part FROM pair p
+UNION ALL
+SELECT p.kind, 'numerator', s.item, s.seq,
+       CAST(round(CASE s.arm WHEN p.a THEN s.value / p.of_a ELSE -s.value / p.of_b END * s.per) AS INTEGER), s.seq, p.part
+FROM pair p JOIN sighting s ON s.kind = p.kind AND s.field = p.field AND s.cluster = p.cluster AND s.arm IN (p.a, p.b);

@@ -1,1 +1,1 @@
-SELECT numerator, NULL AS denominator, numerator * 1.0 / per AS value FROM summed, unit
+numerator, NULL AS denominator, numerator * 1.0 / per AS value

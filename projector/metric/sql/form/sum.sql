@@ -1,1 +1,1 @@
-SELECT numerator, NULL AS denominator, CASE WHEN values_known > 0 THEN numerator * 1.0 / per END AS value FROM summed, unit
+numerator, NULL AS denominator, CASE WHEN values_known > 0 THEN numerator * 1.0 / per END AS value
