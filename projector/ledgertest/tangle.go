@@ -11,11 +11,12 @@ import (
 )
 
 // Tangle appends n records that say much of few things: identifiers come again, in
-// two namespaces, rulings are amended, raters differ under several rubrics, what is
-// referred to comes late or never, numbers are missing, and every twelfth record was
-// imported. Mix is a day as it should be; this is what definitions are tried on.
+// several namespaces, rulings are amended, raters differ under several rubrics, a thing
+// has several witnesses, what is referred to comes late or never, numbers are missing, and
+// every twelfth record was imported. Mix is a day as it should be; this is what
+// definitions are tried on.
 func (l *Ledger) Tangle(rng *rand.Rand, n int) {
-	t := tangler{mixer{l: l, rng: rng}, map[string]string{}}
+	t := tangler{mixer: mixer{l: l, rng: rng}, ruled: map[string]string{}}
 	for range n {
 		t.episode = pick(rng, "", "ep-1", "ep-2", "ep-3", "ep-4", "ep-5")
 		t.claim, t.pred, t.opportunity = t.one("claim", 40), t.one("pred", 60), t.one("opp", 60)
@@ -28,6 +29,7 @@ func (l *Ledger) Tangle(rng *rand.Rand, n int) {
 type tangler struct {
 	mixer
 	ruled map[string]string // the event that last ruled on a prediction
+	ran   [2]string         // the latest call and its episode
 }
 
 // one is one of n things of a kind.
@@ -38,17 +40,20 @@ func (t *tangler) half() bool { return t.rng.IntN(2) == 0 }
 // maybe is a value, or unknown.
 func maybe[T any](t *tangler, v T) *T { return pick(t.rng, nil, &v, &v) }
 
-func (t *tangler) circumstances() events.Context {
-	c := events.Context{OpportunityID: pick(t.rng, nil, nil, &t.opportunity)}
-	if t.rng.IntN(12) == 0 {
+func (t *tangler) circumstances(d events.Payload) events.Context {
+	c := events.Context{OpportunityID: pick(t.rng, nil, nil, &t.opportunity), ToolCallID: d.Common().ToolCallID}
+	switch t.rng.IntN(12) {
+	case 0:
 		c.Capture = Ptr("imported")
+	case 1, 2:
+		c.Capture = Ptr(pick(t.rng, "hook", "otlp"))
 	}
 	return c
 }
 
 // say records what one of a role says, mostly in production.
 func (t *tangler) say(role string, d events.Payload, opts ...Option) string {
-	*d.Common() = t.circumstances()
+	*d.Common() = t.circumstances(d)
 	name, ns := "/main", "production"
 	if t.rng.IntN(8) == 0 {
 		name, ns = "/canary", "canary"
@@ -63,9 +68,9 @@ func (t *tangler) step() {
 		share int
 		do    func()
 	}{
-		{8, t.detect}, {14, t.toolCall}, {8, t.claims}, {6, t.revise}, {8, t.predict}, {12, t.rule}, {4, t.recheck},
-		{6, t.experiment}, {4, t.queries}, {9, t.hypothesise}, {4, t.abduce}, {12, t.label}, {5, t.usage}, {2, t.price},
-		{4, t.canaries}, {2, t.scan}, {3, t.deliver}, {9, func() { t.find("agent/piper") }}, {6, func() { t.believe("agent/piper") }},
+		{20, t.bench}, {8, t.detect}, {14, t.toolCall}, {8, t.claims}, {6, t.revise}, {8, t.predict}, {12, t.rule}, {4, t.recheck},
+		{10, t.experiment}, {4, t.queries}, {9, t.hypothesise}, {4, t.abduce}, {12, t.label}, {5, t.usage}, {2, t.price},
+		{4, t.canaries}, {2, t.scan}, {8, t.deliver}, {9, func() { t.find("agent/piper") }}, {6, func() { t.believe("agent/piper") }},
 		{4, func() { t.contradict("agent/piper") }}, {2, func() { t.writeGraph("agent/piper") }}, {4, t.challenge}, {5, t.collide}, {3, t.consolidate},
 	} {
 		if t.rng.IntN(116) < s.share {
@@ -97,12 +102,20 @@ func (t *tangler) toolCall() {
 	if d.Tool == "lookup" && t.half() {
 		d.ReturnedEdges = []events.ReturnedEdge{{Cause: "leak", Effect: "oom"}}
 	}
+	t.ran = [2]string{t.call, t.episode}
 	t.say(pick(t.rng, "dispatcher", "dispatcher", "agent"), d)
+}
+
+// latestCall is half of the time what an execution names, and where.
+func (t *tangler) latestCall() {
+	if t.ran[0] != "" && t.half() {
+		t.call, t.episode = t.ran[0], t.ran[1]
+	}
 }
 
 func (t *tangler) claims() {
 	d := &events.ClaimRecorded{
-		ClaimID: t.claim, Status: pick(t.rng, "hypothesis", "asserted", "asserted"), EvidenceIDs: pick(t.rng, nil, []string{t.call, t.call, t.one("evidence", 20)}),
+		ClaimID: t.claim, Status: pick(t.rng, "hypothesis", "asserted", "asserted"), EvidenceIDs: pick(t.rng, nil, []string{t.call, t.call, t.one("evidence", 20)}, []string{t.one("evidence", 20), t.one("evidence", 20), t.one("evidence", 20)}),
 		CompetingIDs: pick(t.rng, nil, nil, []string{t.one("h", 6), t.one("h", 6)}),
 	}
 	if t.half() {
@@ -171,6 +184,7 @@ func (t *tangler) experiment() {
 		}
 		t.say("agent", d)
 	case 1:
+		t.latestCall()
 		t.say("dispatcher", &events.ExperimentExecuted{ExpID: t.exp, ToolCallID: t.call})
 	default:
 		t.say("resolver", &events.ExperimentObserved{ExpID: t.exp, Observed: pick(t.rng, "up", "down", "none"), EvidenceIDs: []string{t.one("evidence", 20)}})
@@ -182,6 +196,7 @@ func (t *tangler) queries() {
 		t.say("agent", &events.QuerySelected{QueryID: t.query, Chosen: "look"})
 		return
 	}
+	t.latestCall()
 	t.say("dispatcher", &events.QueryExecuted{QueryID: t.query, ToolCallID: t.call})
 }
 
@@ -257,8 +272,11 @@ func (t *tangler) usage() {
 	d := &events.UsageRecorded{
 		MessageID: pick(t.rng, nil, Ptr(t.one("msg", 30)), Ptr(t.one("msg", 30))), Model: pick(t.rng, nil, Ptr("big"), Ptr("small")), ModelVersion: pick(t.rng, nil, Ptr("v1")),
 		Provider: pick(t.rng, nil, Ptr("here")), Tokens: t.tokens(), UsageConvention: t.convention(), CostUSD: maybe(t, t.rng.Float64()),
+		LatencyMS: maybe(t, t.rng.Float64()*900), Attempts: maybe(t, int64(t.rng.IntN(4))), LedgerWrites: maybe(t, int64(t.rng.IntN(9))),
+		Background: maybe(t, t.half()), CPUSeconds: maybe(t, t.rng.Float64()*3), GPUSeconds: maybe(t, t.rng.Float64()),
 		EndedAt: pick(t.rng, nil, Ptr(events.FormatTime(t.l.now.Add(-time.Duration(t.rng.IntN(1e9))*time.Microsecond)))),
 	}
+	d.Context.ToolCallID = pick(t.rng, nil, &t.call)
 	t.say("dispatcher", d)
 }
 

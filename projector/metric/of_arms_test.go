@@ -85,6 +85,23 @@ var armByHand = []byHand{
 		want: "null (50000000/1) unknown value 1", groups: "tokens, dev: A1 − A0 50 (50000000/1) unknown value 1",
 	},
 	{
+		// Of w1 a cost is more than can be counted: all of the cluster is unknown.
+		metric: "arm_delta_cost", name: "too much",
+		build: func(b book) {
+			b.run("a", "A1", "dev")
+			b.run("z", "A0", "dev")
+			cost := func(usd float64) func(*events.ResponseRecorded) {
+				return func(d *events.ResponseRecorded) { d.Cost = &events.Cost{CostUSD: &usd} }
+			}
+			b.respond("a", "w1", 0, cost(1)) // 3
+			b.respond("a", "w1", 1, cost(1e8))
+			b.respond("z", "w1", 0, cost(1))
+			b.respond("a", "w2", 0, cost(2)) // 6
+			b.respond("z", "w2", 0, cost(0.5))
+		},
+		want: "null (1500000000/1) unknown value 1", rows: "4e w1, 6d w2, 6n w2=2000000000, 7n w2=-500000000",
+	},
+	{
 		// natural took 74,203 ms, empty 94,234.
 		metric: "arm_delta_latency", build: func(b book) {
 			handoff(b, "empty", 94234)

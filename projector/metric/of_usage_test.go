@@ -31,6 +31,22 @@ var usageByHand = []byHand{
 		},
 		want: "110 (110)", rows: "3n t1=100, 2n t2=10",
 	},
+	{
+		// The same in another order.
+		metric: "input_tokens", name: "the dispatcher said whose message it was",
+		build: func(b book) {
+			of := func(who, id, message string, n int64) {
+				b.Put(who, prod, &events.ToolCalled{
+					ToolCallID: id, Tool: "look", Status: "ok", MessageID: &message, Tokens: &events.Tokens{Input: &n, Cached: ptr(int64(0))},
+				})
+			}
+			of(dispatcher, "t1", "m2", 100)
+			of(dispatcher, "t3", "m2", 1000)
+			of(piper, "t1", "m1", 1)
+			of(piper, "t2", "m1", 10)
+		},
+		want: "110 (110)", rows: "1n t1=100, 4n t2=10",
+	},
 	{metric: "cached_tokens", build: usages, want: "0 (0)", rows: "2n m1=0, 4n m2=0, 5n m3=0"},
 	{metric: "output_tokens", build: usages, want: "30 (30)", rows: "2n m1=10, 4n m2=10, 5n m3=10"},
 	{

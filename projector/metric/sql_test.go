@@ -172,6 +172,18 @@ type audited struct {
 	weeks []string // closed ones
 }
 
+// asked is what the metrics are asked for: all of it and each week; of a busy ledger
+// another namespace as well, and a bench.
+func (a audited) asked() (all []struct{ namespace, week string }) {
+	for _, week := range append([]string{""}, a.weeks...) {
+		all = append(all, struct{ namespace, week string }{prod, week})
+	}
+	if len(a.weeks) > 0 {
+		all = append(all, struct{ namespace, week string }{"canary", ""}, struct{ namespace, week string }{"bench/a", a.weeks[0]})
+	}
+	return all
+}
+
 // auditedLedgers are the ledgers made by hand, each alone; busy ones over three weeks and
 // a day, with and without more imports among them; and one that was only opened.
 func auditedLedgers(t *testing.T) (all []audited) {
@@ -222,11 +234,11 @@ func TestMetricsBySQL(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			fold(t, a.l, func(st *projector.State) {
 				address := exported(t, a.l, st)
-				for _, week := range append([]string{""}, a.weeks...) {
-					o := metric.Options{Week: week, Repair: []string{"restart", "bash"}}
+				for _, of := range a.asked() {
+					o := metric.Options{Week: of.week, Repair: []string{"restart", "bash"}}
 					var db *sql.DB
 					for _, m := range metric.Catalogue() {
-						s, err := metric.SQL(m.Name, prod, o)
+						s, err := metric.SQL(m.Name, of.namespace, o)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -234,13 +246,17 @@ func TestMetricsBySQL(t *testing.T) {
 							db = ask(t, address, s.Terms)
 							defer db.Close()
 						}
-						e, rs := explain(t, st, m.Name, o)
+						var rs []metric.Record
+						e, err := metric.Explain(st, m.Name, of.namespace, o, func(r metric.Record) error { rs = append(rs, r); return nil })
+						if err != nil {
+							t.Fatal(err)
+						}
 						records, numbers := bySQL(t, db, &m, s)
-						checkBySQL(t, m.Name+" "+week, numbersOf(&m, e, rs), sortedRecords(&m, rs), numbers, records)
+						checkBySQL(t, m.Name+" "+of.namespace+" "+of.week, numbersOf(&m, e, rs), sortedRecords(&m, rs), numbers, records)
 						w := saw[m.Name]
 						w.num = w.num || e.Numerator != 0
 						w.den = w.den || e.Denominator != nil && *e.Denominator > 0
-						w.week = w.week || week != "" && len(rs) > 0
+						w.week = w.week || of.week != "" && len(records) > 0
 					}
 				}
 			})

@@ -601,7 +601,7 @@ DELETE FROM marked WHERE exclusion IS NOT NULL;
 
 -- reported is what the best witness says of a whole episode.
 CREATE TEMP TABLE reported AS
-SELECT seq, namespace, episode, data FROM (
+SELECT seq, namespace, coalesce(episode, '') AS episode, data FROM (
   SELECT *, row_number() OVER (PARTITION BY namespace, coalesce(episode, ''), CASE WHEN coalesce(episode, '') = '' THEN seq END
                                ORDER BY CASE data ->> '$.context.capture' WHEN 'hook' THEN 2 WHEN 'otlp' THEN 3 ELSE 1 END, seq) AS place
   FROM ev WHERE type = 'episode.recorded' AND role IN ('harness', 'dispatcher') AND NOT imported AND data ->> '$.context.tool_call_id' IS NULL)
