@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"assay/events"
+	"assay/internal/kv"
 	"assay/internal/stats"
 	"assay/projector"
 	"assay/projector/ledgertest"
@@ -206,6 +207,33 @@ func TestMcNemar(t *testing.T) {
 		e, _ := explain(t, st, "arm_discordance", metric.Options{})
 		if want := "s/1 correct, dev: A2 − A1: 2 and 1, exact McNemar p = 1"; e.Why != want {
 			t.Errorf("%q, want %q", e.Why, want)
+		}
+	})
+}
+
+// TestWhyOfTheFirstRecords: what is to be kept in mind is said once, however many of the
+// records are wanted.
+func TestWhyOfTheFirstRecords(t *testing.T) {
+	l := ledgertest.New()
+	b := book{l}
+	discordant(b)
+	for i, arm := range []string{"A1", "A2"} { // a second comparison, behind the first
+		b.run(arm+"v", arm, "validation")
+		b.trialOf(arm+"v", "w1", 0, float64(i))
+	}
+	fold(t, l, func(st *projector.State) {
+		all, records := explain(t, st, "arm_discordance", metric.Options{})
+		for n := range records {
+			left := n
+			some, err := metric.Explain(st, "arm_discordance", prod, metric.Options{}, func(metric.Record) error {
+				if left--; left < 0 {
+					return kv.ErrStop
+				}
+				return nil
+			})
+			if err != nil || some.Why != all.Why || all.Why == "" {
+				t.Errorf("of %d records: %q, %v; want %q", n, some.Why, err, all.Why)
+			}
 		}
 	})
 }

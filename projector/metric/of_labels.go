@@ -354,10 +354,10 @@ func (p *pass) judge(d *detection, k *detected, c *labelled) error {
 	return nil
 }
 
-// quiet is a pass that counts nothing.
+// quiet is a pass that has counted and noted nothing, and whose records nobody wants.
 func (p *pass) quiet() *pass {
 	q := *p
-	q.fn, q.sums = nil, sums{}
+	q.fn, q.sums, q.why, q.bounds = nil, sums{}, "", nil
 	return &q
 }
 
