@@ -47,6 +47,25 @@ var usageByHand = []byHand{
 		},
 		want: "110 (110)", rows: "1n t1=100, 4n t2=10",
 	},
+	{
+		// The dispatcher does not say which message asked for t1. The hook's word goes before
+		// the agent's: it is m2's, and m1 is t2's.
+		metric: "input_tokens", name: "whose message it was, by the hook",
+		build: func(b book) {
+			of := func(who, capture, id, message string, n int64) {
+				d := &events.ToolCalled{ToolCallID: id, Tool: "look", Status: "ok", Tokens: &events.Tokens{Input: &n, Cached: ptr(int64(0))}}
+				if d.Context.Capture = &capture; message != "" {
+					d.MessageID = &message
+				}
+				b.Put(who, prod, d)
+			}
+			of(dispatcher, "live", "t1", "", 100)
+			of(piper, "live", "t1", "m1", 1)
+			of(dispatcher, "hook", "t1", "m2", 1000)
+			of(piper, "live", "t2", "m1", 10)
+		},
+		want: "110 (110)", rows: "1n t1=100, 4n t2=10",
+	},
 	{metric: "cached_tokens", build: usages, want: "0 (0)", rows: "2n m1=0, 4n m2=0, 5n m3=0"},
 	{metric: "output_tokens", build: usages, want: "30 (30)", rows: "2n m1=10, 4n m2=10, 5n m3=10"},
 	{
