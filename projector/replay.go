@@ -46,15 +46,7 @@ type Replayed struct {
 func Replay(ctx context.Context, cfg ReplayConfig) (out Replayed, err error) {
 	inspect := cfg.Inspect
 	cfg.Inspect = func(s *State) (err error) {
-		if out.Digest, err = s.Digest(); err != nil {
-			return err
-		}
-		l, err := s.Ledger()
-		if err != nil {
-			return err
-		}
-		out.Records, out.Foreign = l.Records, l.Foreign
-		if out.Parked, err = s.CountParked(); err != nil || inspect == nil {
+		if out, err = replayedAt(s); err != nil || inspect == nil {
 			return err
 		}
 		return inspect(s)
@@ -63,10 +55,52 @@ func Replay(ctx context.Context, cfg ReplayConfig) (out Replayed, err error) {
 	return out, err
 }
 
+func replayedAt(s *State) (out Replayed, err error) {
+	if out.Digest, err = s.Digest(); err != nil {
+		return out, err
+	}
+	l, err := s.Ledger()
+	if err != nil {
+		return out, err
+	}
+	out.Records, out.Foreign = l.Records, l.Foreign
+	out.Parked, err = s.CountParked()
+	return out, err
+}
+
+// ReplayThrough is Replay to each of several records, in ascending order, in one
+// pass: the ledger is read once. It calls fn at each; cfg.To and cfg.Inspect have no
+// effect. An error is of what lies behind the last record that fn was called at.
+func ReplayThrough(ctx context.Context, cfg ReplayConfig, at []ledger.Seq, fn func(Replayed) error) error {
+	if len(at) == 0 {
+		return nil
+	}
+	cfg.To = at[0]
+	return fold(ctx, cfg, true, func(r *Runner) error {
+		for _, seq := range at {
+			if err := r.CatchUp(ctx, seq); err != nil {
+				return err
+			}
+			s, err := NewState(r.cfg.DB)
+			if err != nil {
+				return err
+			}
+			out, err := replayedAt(s)
+			if err == nil {
+				err = fn(out)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // Fold is Replay without the digest, which costs a read of all views.
 func Fold(ctx context.Context, cfg ReplayConfig) error {
-	return fold(ctx, cfg, true, func(db *kv.DB) error {
-		s, err := NewState(db)
+	return fold(ctx, cfg, true, func(r *Runner) error {
+		s, err := NewState(r.cfg.DB)
 		if err != nil {
 			return err
 		}
@@ -79,7 +113,8 @@ func Fold(ctx context.Context, cfg ReplayConfig) error {
 // them is brought up to each before it is shown, so that what is asked again and again
 // need not be computed afresh.
 func Walk(ctx context.Context, cfg ReplayConfig, to ledger.Seq, every int, keep func(*Keeping) error) error {
-	return fold(ctx, cfg, false, func(db *kv.DB) error {
+	return fold(ctx, cfg, false, func(folded *Runner) error {
+		db := folded.cfg.DB
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		var r *Runner
@@ -115,7 +150,7 @@ func Walk(ctx context.Context, cfg ReplayConfig, to ledger.Seq, every int, keep 
 }
 
 // fold makes the scratch store at cfg.To and removes it after fn.
-func fold(ctx context.Context, cfg ReplayConfig, scratch bool, fn func(*kv.DB) error) (err error) {
+func fold(ctx context.Context, cfg ReplayConfig, scratch bool, fn func(*Runner) error) (err error) {
 	dir, err := os.MkdirTemp(cfg.Dir, "replay-")
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)
@@ -123,7 +158,7 @@ func fold(ctx context.Context, cfg ReplayConfig, scratch bool, fn func(*kv.DB) e
 	defer os.RemoveAll(dir)
 	store := filepath.Join(dir, snapshotStore)
 	if cfg.From != "" {
-		if err := CloneSnapshot(cfg.From, store); err != nil {
+		if err := kv.Wait(ctx, func() error { return CloneSnapshot(cfg.From, store) }); err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
 	}
@@ -145,7 +180,7 @@ func fold(ctx context.Context, cfg ReplayConfig, scratch bool, fn func(*kv.DB) e
 	if err := r.CatchUp(ctx, cfg.To); err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
-	if err := fn(db); err != nil {
+	if err := fn(r); err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
 	return nil

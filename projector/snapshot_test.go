@@ -2,6 +2,7 @@ package projector_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -373,5 +375,52 @@ func TestReplayToEarlierRecord(t *testing.T) {
 	}
 	if _, err := projector.Replay(ctx, projector.ReplayConfig{Source: ledgertest.New(), Projections: view.All(), Dir: t.TempDir()}); !errors.Is(err, projector.ErrNoState) {
 		t.Errorf("empty ledger: %v", err)
+	}
+}
+
+// onceRead counts the messages that are read.
+type onceRead struct {
+	*ledgertest.Ledger
+	n int
+}
+
+func (s *onceRead) Read(ctx context.Context, from, to ledger.Seq, fn func(ledger.Seq, []byte) error) error {
+	return s.Ledger.Read(ctx, from, to, func(seq ledger.Seq, body []byte) error { s.n++; return fn(seq, body) })
+}
+
+// TestReplayThrough: at every record on the way it is the replay to that record, and
+// the ledger is read once. What is wrong behind a record takes nothing from it.
+func TestReplayThrough(t *testing.T) {
+	l := mixed(5, 90)
+	at := []ledger.Seq{1, 20, 21, 60, 90}
+	replayed := func(src projector.Source) (got []projector.Replayed, err error) {
+		err = projector.ReplayThrough(ctx, projector.ReplayConfig{Source: src, Projections: view.All(), Dir: t.TempDir()}, at,
+			func(r projector.Replayed) error { got = append(got, r); return nil })
+		return got, err
+	}
+	once := &onceRead{Ledger: l}
+	got, err := replayed(once)
+	if err != nil || len(got) != len(at) {
+		t.Fatalf("%d of %d, %v", len(got), len(at), err)
+	}
+	for i, seq := range at {
+		want, err := projector.Replay(ctx, projector.ReplayConfig{Source: l, To: seq, Projections: view.All(), Dir: t.TempDir()})
+		if err != nil || !reflect.DeepEqual(got[i], want) {
+			t.Errorf("at %d: %+v, want %+v, %v", seq, got[i], want, err)
+		}
+	}
+	if most := 90 + len(at); once.n > most { // each leg looks at the record that it goes on from
+		t.Errorf("read %d messages, want at most %d", once.n, most)
+	}
+	l.Mangle = func(seq ledger.Seq, body []byte) []byte {
+		if seq == 40 {
+			return bytes.Replace(body, []byte("2026"), []byte("2027"), 1)
+		}
+		return body
+	}
+	broken, err := replayed(l)
+	var link *projector.LinkError
+	if !errors.As(err, &link) || len(broken) != 3 || !reflect.DeepEqual(broken, got[:3]) {
+		t.Errorf("%d, %v", len(broken), err)
 	}
 }

@@ -232,12 +232,11 @@ func (w *world) usage() error {
 	n, skip := 0, w.rng.IntN(2000)+w.calls
 	return w.state(func(s *projector.State) error {
 		return view.ListToolCalls(s, metric.DefaultNamespace, func(t *view.ToolCall) error {
-			c := t.Witnessed()
-			if n++; n < skip || c.MessageID == nil {
+			if n++; n < skip || t.MessageID == nil {
 				return nil
 			}
 			w.calls++
-			w.ledger.Put("dispatcher/main", metric.DefaultNamespace, &events.UsageRecorded{MessageID: c.MessageID})
+			w.ledger.Put("dispatcher/main", metric.DefaultNamespace, &events.UsageRecorded{MessageID: t.MessageID})
 			return kv.ErrStop
 		})
 	})

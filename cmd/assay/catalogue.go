@@ -5,11 +5,16 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"assay/ledger"
 	"assay/projector/metric"
 )
 
 type metricsCmd struct {
-	Name string `arg:"" optional:"" help:"Show this metric alone, in full."`
+	Name      string   `arg:"" optional:"" help:"Show this metric alone, in full."`
+	SQL       bool     `name:"sql" help:"Print the metric as a script for an export of the whole ledger as SQLite, written apart from what explain runs."`
+	Week      string   `help:"With --sql: count what is of this closed ISO week. Default: all of the ledger." placeholder:"WEEK"`
+	Namespace string   `help:"With --sql: namespace to count in." default:"production"`
+	Repair    []string `help:"With --sql: name of a tool of class repair. May be repeated." placeholder:"TOOL"`
 }
 
 // catalogue is what metrics prints as JSON.
@@ -19,6 +24,9 @@ type catalogue struct {
 }
 
 func (c *metricsCmd) Run(a *app) error {
+	if c.SQL {
+		return c.script(a)
+	}
 	if c.Name == "" {
 		all := metric.Catalogue()
 		return a.print(catalogue{metric.CatalogueVersion, all}, func(w io.Writer) {
@@ -34,6 +42,30 @@ func (c *metricsCmd) Run(a *app) error {
 		return noMetric(err)
 	}
 	return a.print(catalogue{metric.CatalogueVersion, []metric.Metric{*m}}, func(w io.Writer) { printMetric(w, m) })
+}
+
+// metricScript is a metric's query as --sql --json prints it.
+type metricScript struct {
+	V      int    `json:"v"` // metric.CatalogueVersion
+	Metric string `json:"metric"`
+	SQL    string `json:"sql"`
+}
+
+func (c *metricsCmd) script(a *app) error {
+	switch {
+	case c.Name == "":
+		return usageError("--sql is of one metric: name it")
+	case c.Week != "" && !weekPattern.MatchString(c.Week):
+		return usageError("%q is no ISO week, such as 2026-W48", c.Week)
+	case !ledger.IsNamespace(c.Namespace):
+		return usageError("%q is no namespace", c.Namespace)
+	}
+	s, err := metric.SQL(c.Name, c.Namespace, metric.Options{Week: c.Week, Repair: c.Repair})
+	if err != nil {
+		return noMetric(err)
+	}
+	out := metricScript{metric.CatalogueVersion, c.Name, s.String()}
+	return a.print(out, func(w io.Writer) { _, _ = io.WriteString(w, out.SQL) })
 }
 
 func noMetric(err error) error {

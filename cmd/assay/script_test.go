@@ -129,7 +129,8 @@ func waitWitnessed(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("not witnessed: %v %+v", err, st.Logger)
 }
 
-// sql FILE QUERY: prints the rows, their values separated by |.
+// sql FILE QUERY: prints the rows, their values separated by |. @NAME is the query in
+// a file.
 func querySQLite(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: sql file query")
@@ -137,7 +138,11 @@ func querySQLite(ts *testscript.TestScript, neg bool, args []string) {
 	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
 	ts.Check(err)
 	defer db.Close()
-	rows, err := db.Query(args[1])
+	query := args[1]
+	if name, ok := strings.CutPrefix(query, "@"); ok {
+		query = ts.ReadFile(name)
+	}
+	rows, err := db.Query(query)
 	ts.Check(err)
 	defer rows.Close()
 	names, err := rows.Columns()

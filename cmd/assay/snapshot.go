@@ -91,6 +91,13 @@ type snapshotVerdict struct {
 	Replayed *bool      `json:"replayed"` // the ledger leads to its digest
 	Digest   string     `json:"digest"`
 	Finding  *string    `json:"finding"`
+
+	manifest projector.Manifest
+	code     int // of the exit
+}
+
+func (v *snapshotVerdict) say(code int, format string, args ...any) {
+	v.code, v.Finding = code, ptr(fmt.Sprintf(format, args...))
 }
 
 func (c *snapshotVerifyCmd) Run(a *app) error {
@@ -105,15 +112,20 @@ func (c *snapshotVerifyCmd) Run(a *app) error {
 		}
 		defer e.Close()
 	}
-	out, worst := []snapshotVerdict{}, exitHolds
+	out := make([]snapshotVerdict, 0, len(list))
+	for _, s := range list {
+		out = append(out, verifySnapshot(s))
+	}
+	if e != nil {
+		replaySnapshots(a, e, out)
+	}
+	worst := exitHolds
 	if len(list) == 0 {
 		worst = exitNotCompare
 	}
-	for _, s := range list {
-		v, code := c.verify(a, e, s)
-		out = append(out, v)
-		if worst == exitHolds || code == exitDoesNot {
-			worst = code
+	for _, v := range out {
+		if worst == exitHolds || v.code == exitDoesNot {
+			worst = v.code
 		}
 	}
 	err = a.print(out, func(w io.Writer) {
@@ -161,44 +173,59 @@ func (a *app) findSnapshot(ref string) (projector.SnapshotInfo, error) {
 	return s, nil
 }
 
-// verify gives a verdict and its exit code.
-func (c *snapshotVerifyCmd) verify(a *app, e node.Evidence, s projector.SnapshotInfo) (snapshotVerdict, int) {
-	v := snapshotVerdict{Path: s.Path, Seq: s.Manifest.Seq, Digest: s.Manifest.SHA256}
-	say := func(code int, format string, args ...any) (snapshotVerdict, int) {
-		v.Finding = ptr(fmt.Sprintf(format, args...))
-		return v, code
-	}
+// verifySnapshot holds a snapshot's bytes against its manifest.
+func verifySnapshot(s projector.SnapshotInfo) snapshotVerdict {
+	v := snapshotVerdict{Path: s.Path, Seq: s.Manifest.Seq, Digest: s.Manifest.SHA256, code: exitHolds}
 	m, err := projector.VerifySnapshot(s.Path)
 	switch {
 	case errors.Is(err, projector.ErrSnapshot):
 		v.Holds = ptr(false)
-		return say(exitDoesNot, "%v", err)
+		v.say(exitDoesNot, "%v", err)
 	case err != nil:
-		return say(exitNotCompare, "%v", err)
+		v.say(exitNotCompare, "%v", err)
+	default:
+		v.Holds, v.manifest = ptr(true), m
 	}
-	v.Holds = ptr(true)
-	if e == nil {
-		return v, exitHolds
-	}
-	if !slices.Equal(projector.Versions(view.All()), m.Versions) {
-		return say(exitNotCompare, "its views are of other versions than this build's, which cannot replay them")
+	return v
+}
+
+// replaySnapshots holds what is right in itself against the ledger, which is read
+// once for all of them. Where it breaks, no snapshot behind that is replayed.
+func replaySnapshots(a *app, e node.Evidence, all []snapshotVerdict) {
+	waiting := map[ledger.Seq][]*snapshotVerdict{}
+	for i := range all {
+		v := &all[i]
+		switch {
+		case v.Holds == nil || !*v.Holds:
+		case v.Seq == 0:
+			v.say(exitNotCompare, "it stands before the first record")
+		case !slices.Equal(projector.Versions(view.All()), v.manifest.Versions):
+			v.say(exitNotCompare, "its views are of other versions than this build's, which cannot replay them")
+		default:
+			waiting[v.Seq] = append(waiting[v.Seq], v)
+		}
 	}
 	show, end := progress[ledger.Seq](a, "replaying")
 	defer end()
-	got, err := node.Replay(a.ctx, node.FoldConfig{Evidence: e, To: m.Seq, Progress: show, Log: a.log}, nil)
+	f := node.FoldConfig{Evidence: e, Progress: show, Log: a.log}
+	err := node.ReplayThrough(a.ctx, f, slices.Sorted(maps.Keys(waiting)), func(got projector.Replayed) error {
+		for _, v := range waiting[got.Seq] {
+			v.Replayed = ptr(got.SHA256 == v.manifest.SHA256 && got.Root == v.manifest.Root)
+			if !*v.Replayed {
+				v.say(exitDoesNot, "the ledger leads to digest %s and root %s", got.SHA256, got.Root)
+			}
+		}
+		delete(waiting, got.Seq)
+		return nil
+	})
 	var broken *projector.LinkError
-	switch {
-	case errors.As(err, &broken): // it was read, and does not hold
-		v.Replayed = ptr(false)
-		return say(exitDoesNot, "%v", err)
-	case err != nil:
-		return say(exitNotCompare, "%v", err)
+	for _, same := range waiting {
+		for _, v := range same {
+			if v.say(exitNotCompare, "%v", err); errors.As(err, &broken) { // it was read, and does not hold
+				v.Replayed, v.code = ptr(false), exitDoesNot
+			}
+		}
 	}
-	v.Replayed = ptr(got.SHA256 == m.SHA256 && got.Root == m.Root)
-	if !*v.Replayed {
-		return say(exitDoesNot, "the ledger leads to digest %s and root %s", got.SHA256, got.Root)
-	}
-	return v, exitHolds
 }
 
 func (v *snapshotVerdict) text(w io.Writer) {

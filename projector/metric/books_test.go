@@ -36,7 +36,11 @@ func TestScorerIsCompute(t *testing.T) {
 		defer db.Close()
 		var weeks []string
 		for range rapid.IntRange(2, 4).Draw(t, "rounds") {
-			l.Mix(rng, rapid.IntRange(1, 300).Draw(t, "records"))
+			if n := rapid.IntRange(1, 300).Draw(t, "records"); rapid.Bool().Draw(t, "tangled") {
+				l.Tangle(rng, n)
+			} else {
+				l.Mix(rng, n)
+			}
 			rare(l, rng)
 			if rapid.Bool().Draw(t, "later") { // to where something falls due, now and then
 				due := ledgertest.Start.Add(metric.Settled + time.Duration(rapid.IntRange(0, 2000).Draw(t, "seconds"))*time.Second)
@@ -272,9 +276,9 @@ func TestScorerReadsWhatChanged(t *testing.T) {
 			}
 			return nil
 		}), view.ListToolCalls(s, prod, func(c *view.ToolCall) error {
-			if c.Observed == nil && c.SelfReported.MessageID != nil {
+			if c.Observed == nil && c.MessageID != nil {
 				later = append(later, func() {
-					l.Put(dispatcher, prod, &events.ToolCalled{ToolCallID: "other-" + c.ToolCallID, Tool: "bash", Status: "ok", MessageID: c.SelfReported.MessageID})
+					l.Put(dispatcher, prod, &events.ToolCalled{ToolCallID: "other-" + c.ToolCallID, Tool: "bash", Status: "ok", MessageID: c.MessageID})
 				})
 			}
 			return nil

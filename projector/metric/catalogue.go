@@ -7,7 +7,7 @@ import (
 )
 
 // CatalogueVersion changes whenever a metric of the same views would change.
-const CatalogueVersion = 2
+const CatalogueVersion = 3
 
 // Kind says what a metric is for.
 type Kind string

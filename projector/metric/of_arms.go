@@ -52,8 +52,21 @@ func delta(name, question, unit string, per int64, kind Kind, of func(*trial) []
 		Exclusions: leftOutOf, Missing: unpaired,
 		Source: "C9 Baseline and ablation matrix; Weekly report, Bench; EP Metrics and sufficiency",
 		count: func(p *pass) error {
-			return p.pairs(of, func(c *comparison) error { return c.difference(p, per) })
+			return p.pairs(within(of, per), func(c *comparison) error { return c.difference(p, per) })
 		},
+	}
+}
+
+// within is what can be counted in 1/per: what cannot is unknown.
+func within(of func(*trial) []measure, per int64) func(*trial) []measure {
+	return func(t *trial) []measure {
+		all := of(t)
+		for i := range all {
+			if fixedPoint(all[i].value, per) == nil {
+				all[i].value = nil
+			}
+		}
+		return all
 	}
 }
 
@@ -408,11 +421,7 @@ func (c *comparison) difference(p *pass, per int64) error {
 		}{{a, 1}, {b, -1}} {
 			for _, s := range side.seen {
 				part := side.sign * *s.value / float64(len(side.seen))
-				n := fixedPoint(&part, per)
-				if n == nil {
-					return c.of(s).exclude(unknown + "value")
-				}
-				if err := c.of(s).amount(s.ref, *n); err != nil {
+				if err := c.of(s).amount(s.ref, int64(math.Round(part*float64(per)))); err != nil {
 					return err
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"assay/events"
+	"assay/internal/kv"
 	"assay/internal/stats"
 	"assay/projector"
 	"assay/projector/ledgertest"
@@ -83,6 +84,23 @@ var armByHand = []byHand{
 			b.respond("z", "w2", 0, used(ptr(int64(50)), ptr(int64(10))))
 		},
 		want: "null (50000000/1) unknown value 1", groups: "tokens, dev: A1 − A0 50 (50000000/1) unknown value 1",
+	},
+	{
+		// Of w1 a cost is more than can be counted: all of the cluster is unknown.
+		metric: "arm_delta_cost", name: "too much",
+		build: func(b book) {
+			b.run("a", "A1", "dev")
+			b.run("z", "A0", "dev")
+			cost := func(usd float64) func(*events.ResponseRecorded) {
+				return func(d *events.ResponseRecorded) { d.Cost = &events.Cost{CostUSD: &usd} }
+			}
+			b.respond("a", "w1", 0, cost(1)) // 3
+			b.respond("a", "w1", 1, cost(1e8))
+			b.respond("z", "w1", 0, cost(1))
+			b.respond("a", "w2", 0, cost(2)) // 6
+			b.respond("z", "w2", 0, cost(0.5))
+		},
+		want: "null (1500000000/1) unknown value 1", rows: "4e w1, 6d w2, 6n w2=2000000000, 7n w2=-500000000",
 	},
 	{
 		// natural took 74,203 ms, empty 94,234.
@@ -189,6 +207,33 @@ func TestMcNemar(t *testing.T) {
 		e, _ := explain(t, st, "arm_discordance", metric.Options{})
 		if want := "s/1 correct, dev: A2 − A1: 2 and 1, exact McNemar p = 1"; e.Why != want {
 			t.Errorf("%q, want %q", e.Why, want)
+		}
+	})
+}
+
+// TestWhyOfTheFirstRecords: what is to be kept in mind is said once, however many of the
+// records are wanted.
+func TestWhyOfTheFirstRecords(t *testing.T) {
+	l := ledgertest.New()
+	b := book{l}
+	discordant(b)
+	for i, arm := range []string{"A1", "A2"} { // a second comparison, behind the first
+		b.run(arm+"v", arm, "validation")
+		b.trialOf(arm+"v", "w1", 0, float64(i))
+	}
+	fold(t, l, func(st *projector.State) {
+		all, records := explain(t, st, "arm_discordance", metric.Options{})
+		for n := range records {
+			left := n
+			some, err := metric.Explain(st, "arm_discordance", prod, metric.Options{}, func(metric.Record) error {
+				if left--; left < 0 {
+					return kv.ErrStop
+				}
+				return nil
+			})
+			if err != nil || some.Why != all.Why || all.Why == "" {
+				t.Errorf("of %d records: %q, %v; want %q", n, some.Why, err, all.Why)
+			}
 		}
 	})
 }

@@ -38,6 +38,18 @@ var beliefByHand = []byHand{
 		rows: "2d k1, 2n k1, 3d k2, 3n k2, 4d k3, 4n k3, 5e k4, 6e k5",
 	},
 	{
+		// What r1 says of k1 was imported, and says nothing against r2.
+		metric: "valid_contradictions", name: "imported labels",
+		build: func(b book) {
+			b.Put(piper, prod, &events.ContradictionDetected{
+				ContradictionID: "k1", Left: events.ContradictionSide{Kind: "belief", ID: "b1"}, Right: events.ContradictionSide{Kind: "belief", ID: "b2"},
+			})
+			b.audit("contradiction", "k1", "r1", func(d *events.AuditLabelled) { d.Context, d.ContradictionValid = importedContext, ptr(false) })
+			b.audit("contradiction", "k1", "r2", func(d *events.AuditLabelled) { d.ContradictionValid = ptr(true) })
+		},
+		want: "1 (1/1)", rows: "1d k1, 1n k1",
+	},
+	{
 		// k1 was resolved on evidence that was delivered, k2 on none; k3 waits.
 		metric: "verified_dispositions", build: conflicts, want: "0.333333 (1/3) duplicate 1 unknown validity 1",
 		rows: "2d k1, 7n k1, 3d k2, 4d k3, 5e k4, 6e k5",

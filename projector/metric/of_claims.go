@@ -115,7 +115,7 @@ var claimMetrics = []Metric{
 	{
 		Name:        "claims_with_competitors",
 		Question:    "How many causal claims were made with other causes on record?",
-		Numerator:   "of those, claims that name a competitor, or before which a set of two alternatives or more was recorded",
+		Numerator:   "of those, claims that name a competitor, or of which the latest set recorded before has two alternatives or more",
 		Denominator: "claims of a causal edge",
 		Groups:      "rung",
 		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,

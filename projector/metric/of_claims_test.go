@@ -207,6 +207,22 @@ var claimByHand = []byHand{
 		want: "0.5 (2/4)", rows: "1d c1, 4d c2, 3n c2, 6d c3, 7d c4, 7n c4",
 	},
 	{
+		// A set that was imported does not stand before the one that was there, c1's; of c2
+		// nothing else is known, and it does not count.
+		metric: "claims_with_competitors", name: "imported sets",
+		build: func(b book) {
+			set := func(id, claimID string, c events.Context) {
+				b.Put(piper, prod, &events.HypothesesRecorded{Context: c, SetID: id, ClaimID: &claimID, Alternatives: []events.Alternative{{ID: "h1"}, {ID: "h2"}}})
+			}
+			set("s1", "c1", events.Context{})
+			set("s2", "c1", importedContext)
+			set("s3", "c2", importedContext)
+			b.claim("c1", "asserted") // 4
+			b.claim("c2", "asserted") // 5
+		},
+		want: "0.5 (1/2)", rows: "4d c1, 1n c1, 5d c2",
+	},
+	{
 		// c1 cites t1, which the dispatcher had seen, and ev, which came later: 1 of 2.
 		metric: "undelivered_citations",
 		build: func(b book) {

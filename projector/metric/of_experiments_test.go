@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"assay/events"
+	"assay/projector/ledgertest"
 )
 
 var experimentByHand = []byHand{
@@ -34,6 +35,21 @@ var experimentByHand = []byHand{
 			b.Put(resolver, prod, &events.ExperimentObserved{Context: importedContext, ExpID: "x1", Observed: "falls"}) // 4
 		},
 		want: "null (0/0) not observed 1", rows: "2e x1",
+	},
+	{
+		// The id t is of two calls: e's was denied, f's was not. x1 was run by e's, x2 by f's,
+		// and x3 by the one that had the id first.
+		metric: "experiments_executed", name: "a call of each episode",
+		build: func(b book) {
+			b.call("t", "try", "e", status("denied"))
+			b.call("t", "try", "f")
+			for i, episode := range []string{"e", "f", ""} {
+				id := fmt.Sprint("x", i+1)
+				b.Put(piper, prod, &events.ExperimentProposed{ExpID: id, Discriminates: []string{}})
+				b.Put(dispatcher, prod, &events.ExperimentExecuted{ExpID: id, ToolCallID: "t"}, ledgertest.Episode(episode))
+			}
+		},
+		want: "0.333333 (1/3)", rows: "3d x1, 5d x2, 6n x2, 7d x3",
 	},
 	{
 		// q1 was made; q2's call was denied; q3 was made before it was selected; nobody

@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -64,7 +65,9 @@ var labelMetrics = []Metric{
 		Exclusions: imported + "; labels that were not blind; turns that no scan names as negative; scans whose counts contradict each other",
 		Missing:    leftOut + "; not available unless turns without an opportunity are labelled too",
 		Source:     "C8 8.2, Trigger recall",
-		count:      func(p *pass) error { return p.recall(func(d *detected) bool { return routed(d.opportunity) }) },
+		count: func(p *pass) error {
+			return p.recall(func(d *detected) bool { return routed(d.opportunity) })
+		},
 	},
 	{
 		Name:        "engagement",
@@ -178,7 +181,7 @@ func (p *pass) labelled(fn func(*labelled) error) error {
 				return err
 			}
 			last = c
-		} else if c.Labels[0].Seq > last.Labels[0].Seq {
+		} else if firstLabel(c) > firstLabel(last) {
 			last = c
 		}
 		return nil
@@ -187,6 +190,11 @@ func (p *pass) labelled(fn func(*labelled) error) error {
 		return err
 	}
 	return done()
+}
+
+// firstLabel is the first record of a case's labels, which stand in the order of raters.
+func firstLabel(c *view.LabelledCase) ledger.Seq {
+	return slices.MinFunc(c.Labels, func(a, b view.Label) int { return cmp.Compare(a.Seq, b.Seq) }).Seq
 }
 
 func (p *pass) dropImported(c *view.LabelledCase) error {
@@ -346,10 +354,10 @@ func (p *pass) judge(d *detection, k *detected, c *labelled) error {
 	return nil
 }
 
-// quiet is a pass that counts nothing.
+// quiet is a pass that has counted and noted nothing, and whose records nobody wants.
 func (p *pass) quiet() *pass {
 	q := *p
-	q.fn, q.sums = nil, sums{}
+	q.fn, q.sums, q.why, q.bounds = nil, sums{}, "", nil
 	return &q
 }
 

@@ -32,6 +32,21 @@ var labelByHand = []byHand{
 		metric: "trigger_recall", build: detection, want: "0.147059 (1666667/11333334) not blind 1 unknown eligibility 1",
 	},
 	{
+		// The call that followed o1 was imported: nobody saw it routed. o2 was.
+		metric: "trigger_recall", name: "imported",
+		build: func(b book) {
+			for _, id := range []string{"o1", "o2"} {
+				b.opportunity(id, "why", id)
+				b.eligible("opportunity", id, "r1", true, ptr(true))
+			}
+			b.call("t1", "causal", "o1", imported)
+			b.call("t2", "causal", "o2")
+			b.Put(detector, prod, &events.DetectorScanned{DetectorVersion: "1", Turns: 3, Positive: 2, Negative: 1, NegativeTurnIDs: []string{"n1"}})
+			b.eligible("turn", "n1", "r1", true, ptr(false))
+		},
+		want: "0.5 (1000000/2000000)",
+	},
+	{
 		// An abduction names o1, one without a question follows o2 in its episode. The one of
 		// o3's episode came before it, o4 needed none, and nothing is known of turn n1's.
 		metric: "engagement",
@@ -60,6 +75,21 @@ var labelByHand = []byHand{
 		// c1 and c2 are of one episode, p1 of another: two in two cases.
 		metric: "unsupported_commitments_per_case", build: commitments, want: "1 (2/2) unknown support 1",
 		rows: "5d e, 5n c1, 7e c3, 9d f, 9n p1",
+	},
+	{
+		// Rubric 2 came first to this claim, by r2 in record 2, whatever r1 adds under it;
+		// rubric 1 is the later one, and says that the evidence bears it.
+		metric: "unsupported_commitments", name: "the latest rubric is that of the latest first label",
+		build: func(b book) {
+			say := func(rubric, rater string, is bool) {
+				b.audit("claim", "c1", rater, func(d *events.AuditLabelled) { d.RubricVersion, d.CommitmentSupported = rubric, &is })
+			}
+			b.claim("c1", "asserted")
+			say("2", "r2", false) // 2
+			say("1", "r1", true)  // 3
+			say("2", "r1", false) // 4
+		},
+		want: "0 (0/1)", rows: "3d c1",
 	},
 	{
 		// c1 and its label are live; c2 was imported, and c3's first label.

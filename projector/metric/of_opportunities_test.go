@@ -37,6 +37,21 @@ var opportunityByHand = []byHand{
 		groups: "gap 0 (0/2); why 0.5 (1/2)",
 	},
 	{
+		// A claim names o1 and o2. o1 led further: to a call that names nothing. o2's came
+		// after the next opportunity.
+		metric: "routing_rate", name: "prose that names it hides no call",
+		build: func(b book) {
+			b.opportunity("o1", "why", "e")
+			b.call("t1", "causal", "e")
+			b.claim("c1", "asserted", func(d *events.ClaimRecorded) { d.Context.OpportunityID = ptr("o1") })
+			b.opportunity("o2", "why", "f")
+			b.claim("c2", "asserted", func(d *events.ClaimRecorded) { d.Context.OpportunityID = ptr("o2") })
+			b.opportunity("o3", "why", "f")
+			b.call("t2", "causal", "f")
+		},
+		want: "0.666667 (2/3)", rows: "1d o1, 2n o1, 4d o2, 6d o3, 7n o3",
+	},
+	{
 		// o1 is named by the call, o2 is followed by one in its episode, o3 by nothing.
 		metric: "join_coverage",
 		build: func(b book) {

@@ -129,7 +129,7 @@ var runMetrics = []Metric{
 		Name:        "undelivered_answer_citations",
 		Question:    "How much of the evidence that answers cite had nobody put before the agent?",
 		Numerator:   "of those, pieces that were not delivered",
-		Denominator: "pieces of evidence that answers cite, of which it is known what was delivered",
+		Denominator: "pieces of evidence that answers cite, each once an answer, of which it is known what was delivered",
 		Groups:      ofArms, Apart: true,
 		Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Exclusions: leftOutOf, Missing: leftOut,
@@ -143,7 +143,7 @@ var runMetrics = []Metric{
 				if t.response.DeliveredIDs == nil {
 					return t.exclude(unknown + "deliveries")
 				}
-				for _, id := range a.EvidenceIDs {
+				for _, id := range slices.Compact(slices.Sorted(slices.Values(a.EvidenceIDs))) {
 					if err := t.putIf(!slices.Contains(t.response.DeliveredIDs, id)); err != nil {
 						return err
 					}

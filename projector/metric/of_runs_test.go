@@ -152,7 +152,7 @@ var runByHand = []byHand{
 		build: func(b book) {
 			b.run("r", "A2", "dev")
 			cites := func(d *events.ResponseRecorded) {
-				d.Answer = &events.Answer{Kind: "answer", EvidenceIDs: []string{"e1", "e2"}}
+				d.Answer = &events.Answer{Kind: "answer", EvidenceIDs: []string{"e1", "e2", "e2"}}
 			}
 			b.respond("r", "d1", 0, cites, func(d *events.ResponseRecorded) { d.DeliveredIDs = []string{"e1"} })
 			b.respond("r", "d2", 0, cites) // nobody says what was delivered

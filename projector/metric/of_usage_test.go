@@ -14,6 +14,58 @@ var usageByHand = []byHand{
 		rows:   "2n m1=100, 4n m2=50, 5e m3",
 		groups: "big 100 (100) unknown tokens 1; small 50 (50)",
 	},
+	{
+		// The agent says that m1 asked for t1, the dispatcher that m2 did: so m1 is t2's.
+		// t3 is another of m2's, and counts with it.
+		metric: "input_tokens", name: "the dispatcher says whose message it was",
+		build: func(b book) {
+			of := func(who, id, message string, n int64) {
+				b.Put(who, prod, &events.ToolCalled{
+					ToolCallID: id, Tool: "look", Status: "ok", MessageID: &message, Tokens: &events.Tokens{Input: &n, Cached: ptr(int64(0))},
+				})
+			}
+			of(piper, "t1", "m1", 1)
+			of(piper, "t2", "m1", 10)
+			of(dispatcher, "t1", "m2", 100)
+			of(dispatcher, "t3", "m2", 1000)
+		},
+		want: "110 (110)", rows: "3n t1=100, 2n t2=10",
+	},
+	{
+		// The same in another order.
+		metric: "input_tokens", name: "the dispatcher said whose message it was",
+		build: func(b book) {
+			of := func(who, id, message string, n int64) {
+				b.Put(who, prod, &events.ToolCalled{
+					ToolCallID: id, Tool: "look", Status: "ok", MessageID: &message, Tokens: &events.Tokens{Input: &n, Cached: ptr(int64(0))},
+				})
+			}
+			of(dispatcher, "t1", "m2", 100)
+			of(dispatcher, "t3", "m2", 1000)
+			of(piper, "t1", "m1", 1)
+			of(piper, "t2", "m1", 10)
+		},
+		want: "110 (110)", rows: "1n t1=100, 4n t2=10",
+	},
+	{
+		// The dispatcher does not say which message asked for t1. The hook's word goes before
+		// the agent's: it is m2's, and m1 is t2's.
+		metric: "input_tokens", name: "whose message it was, by the hook",
+		build: func(b book) {
+			of := func(who, capture, id, message string, n int64) {
+				d := &events.ToolCalled{ToolCallID: id, Tool: "look", Status: "ok", Tokens: &events.Tokens{Input: &n, Cached: ptr(int64(0))}}
+				if d.Context.Capture = &capture; message != "" {
+					d.MessageID = &message
+				}
+				b.Put(who, prod, d)
+			}
+			of(dispatcher, "live", "t1", "", 100)
+			of(piper, "live", "t1", "m1", 1)
+			of(dispatcher, "hook", "t1", "m2", 1000)
+			of(piper, "live", "t2", "m1", 10)
+		},
+		want: "110 (110)", rows: "1n t1=100, 4n t2=10",
+	},
 	{metric: "cached_tokens", build: usages, want: "0 (0)", rows: "2n m1=0, 4n m2=0, 5n m3=0"},
 	{metric: "output_tokens", build: usages, want: "30 (30)", rows: "2n m1=10, 4n m2=10, 5n m3=10"},
 	{

@@ -30,8 +30,8 @@ type Opportunity struct {
 	RoutedTo string `json:"routed_to"`
 	Join     string `json:"join"`
 	Route    *Route `json:"route,omitzero"`
-	// Exact and ByEpisode are the best of either join; Route is Exact, or
-	// ByEpisode where there is no exact one.
+	// Exact and ByEpisode are the best of either join; Route is the one that led
+	// further, of equals Exact.
 	Exact     *Route `json:"exact,omitzero"`
 	ByEpisode *Route `json:"by_episode,omitzero"`
 }
@@ -69,16 +69,15 @@ func keep(have **Route, r Route) {
 	*have = &r
 }
 
+// derive takes the route that led further: prose that names an opportunity hides no
+// causal call that names none.
 func (o *Opportunity) derive() {
 	o.RoutedTo, o.Join, o.Route = RoutedNone, "", nil
-	switch {
-	case o.Exact != nil:
-		o.Route, o.Join = o.Exact, JoinExact
-	case o.ByEpisode != nil:
-		o.Route, o.Join = o.ByEpisode, JoinEpisode
+	if o.Exact != nil {
+		o.RoutedTo, o.Join, o.Route = o.Exact.To, JoinExact, o.Exact
 	}
-	if o.Route != nil {
-		o.RoutedTo = o.Route.To
+	if e := o.ByEpisode; e != nil && routeRank[e.To] > routeRank[o.RoutedTo] {
+		o.RoutedTo, o.Join, o.Route = e.To, JoinEpisode, e
 	}
 }
 
@@ -105,7 +104,7 @@ const (
 type opportunities struct{}
 
 func (opportunities) Name() string { return Opportunities }
-func (opportunities) Version() int { return 3 }
+func (opportunities) Version() int { return 4 }
 
 // Apply implements projector.Projection.
 func (opportunities) Apply(b *projector.Batch, r *projector.Record) error {

@@ -62,13 +62,20 @@ func TestRouting(t *testing.T) {
 			l.Put(piper, prod, claim("c", "asserted"), ep)
 			l.Put(dispatcher, prod, call("t", "causal"), ep)
 		}, "causal_tool", "episode", false},
-		{"exact beats a stronger episode join", func(l *ledgertest.Ledger) {
+		{"prose that names it hides no call that names none", func(l *ledgertest.Ledger) {
 			l.Put(detector, prod, opportunity("o"), ep)
 			l.Put(dispatcher, prod, call("t", "causal"), ep)
 			c := claim("c", "asserted")
 			c.Context = answers("o")
 			l.Put(piper, prod, c, ep)
-		}, "prose", "exact", true},
+		}, "causal_tool", "episode", false},
+		{"of equals the exact one", func(l *ledgertest.Ledger) {
+			l.Put(detector, prod, opportunity("o"), ep)
+			l.Put(dispatcher, prod, call("t", "graph_query"), ep)
+			g := *graph
+			g.Context = answers("o")
+			l.Put(piper, prod, &g, ep)
+		}, "graph", "exact", true},
 		{"self-reported call", func(l *ledgertest.Ledger) {
 			l.Put(detector, prod, opportunity("o"), ep)
 			l.Put(piper, prod, exact(answers("o"), "causal"), ep)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"assay/events"
@@ -28,6 +29,8 @@ type ToolCall struct {
 	Witness      string `json:"witness"`
 	Observed     *Call  `json:"observed,omitzero"`      // by the dispatcher, else by a hook, else in OTLP
 	SelfReported *Call  `json:"self_reported,omitzero"` // by the agent
+	// MessageID is the message that asked for it, by the best witness who names one.
+	MessageID *string `json:"message_id,omitzero"`
 	// FirstObserved is the first record by anybody but the agent; 0 without one.
 	FirstObserved ledger.Seq `json:"first_observed_seq"`
 	SeenBy        []Sighting `json:"seen_by"` // the first record of each witness, the best first
@@ -41,6 +44,7 @@ type Sighting struct {
 	Witness   string     `json:"witness"`
 	Seq       ledger.Seq `json:"seq"`
 	Principal string     `json:"principal"`
+	MessageID *string    `json:"message_id,omitzero"` // that asked for it, by this record
 }
 
 // Witnesses of a tool call or an episode, the best first.
@@ -86,9 +90,7 @@ type Call struct {
 	Target        *string    `json:"target,omitzero"`
 	Status        string     `json:"status"`
 	ReturnedEdges int        `json:"returned_edges"`
-	// MessageID is what a worse witness said of it where this one does not.
-	MessageID *string `json:"message_id,omitzero"`
-	Usage     Usage   `json:"usage"`
+	Usage         Usage      `json:"usage"`
 }
 
 // Statuses of a call.
@@ -97,19 +99,22 @@ const (
 	callDenied = "denied" // the dispatcher did not let it run
 )
 
-// charge says which call a message's usage is counted with: of those that name it
-// the one with the best witness, of equals the first.
+// charge is a call that was a message's when it had its best record so far. It is
+// none any more if that record was bettered, or the call turned out to be another
+// message's.
 type charge struct {
-	FirstSeq ledger.Seq `json:"first_seq"` // of the call
-	Rank     int        `json:"rank"`      // of the witness who says so
+	Slot string     `json:"slot"` // key of the call
+	Seq  ledger.Seq `json:"seq"`  // that record
 }
 
 // toolCalls keeps calls. The first call of an id has a key without episode, so that
-// records that name none find it; the same id in another episode is another call.
+// records that name none find it; the same id in another episode is another call. The
+// charges of a message lie in the order in which one of them is counted with it: the
+// best witness's first, of equals the first.
 //
-//	c <namespace> <tool call>             ToolCall
-//	c <namespace> <tool call> <episode>   ToolCall
-//	m <namespace> <message>               charge
+//	c <namespace> <tool call>                         ToolCall
+//	c <namespace> <tool call> <episode>               ToolCall
+//	m <namespace> <message> <rank of witness> <seq>   charge
 type toolCalls struct{}
 
 const (
@@ -118,7 +123,7 @@ const (
 )
 
 func (toolCalls) Name() string { return ToolCalls }
-func (toolCalls) Version() int { return 2 }
+func (toolCalls) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
@@ -144,7 +149,8 @@ func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
 		t.FirstSeq, t.Join = r.Seq, JoinExact
 		addPlace(b, r.Namespace)
 	}
-	t.take(b, r, d)
+	t.take(r, d)
+	t.charge(b, slot)
 	return nil
 }
 
@@ -154,7 +160,7 @@ func sameEpisode(a, b string) bool { return a == b || a == "" || b == "" }
 
 // take adds a record of the call. A better witness replaces a worse one, and of one
 // witness the first record counts.
-func (t *ToolCall) take(b *projector.Batch, r *projector.Record, d *events.ToolCalled) {
+func (t *ToolCall) take(r *projector.Record, d *events.ToolCalled) {
 	if r.Event.EpisodeID != t.EpisodeID {
 		t.Join, t.EpisodeID = JoinID, cmp.Or(t.EpisodeID, r.Event.EpisodeID)
 	}
@@ -165,22 +171,9 @@ func (t *ToolCall) take(b *projector.Batch, r *projector.Record, d *events.ToolC
 	}
 	witness := witnessOf(r)
 	better := *side == nil || witnessRank(witness) < t.rankOf(*side)
-	t.see(Sighting{witness, r.Seq, r.Principal})
-	if !better {
-		return
-	}
-	c := newCall(r, d)
-	if *side != nil {
-		c.MessageID = or(c.MessageID, (*side).MessageID)
-	}
-	*side = c
-	if d.MessageID == nil {
-		return
-	}
-	rank := witnessRank(witness)
-	m, taken := projector.Edit[charge](b, key(chargeKind, r.Namespace, *d.MessageID))
-	if !taken || rank < m.Rank {
-		*m = charge{t.FirstSeq, rank}
+	t.see(Sighting{witness, r.Seq, r.Principal, d.MessageID})
+	if better {
+		*side = newCall(r, d)
 	}
 }
 
@@ -193,13 +186,30 @@ func (t *ToolCall) see(by Sighting) {
 	t.SeenBy = append(t.SeenBy, by)
 	slices.SortFunc(t.SeenBy, func(a, b Sighting) int { return cmp.Compare(witnessRank(a.Witness), witnessRank(b.Witness)) })
 	t.Witness = t.SeenBy[0].Witness
+	named := slices.IndexFunc(t.SeenBy, func(s Sighting) bool { return s.MessageID != nil })
+	if named >= 0 {
+		t.MessageID = t.SeenBy[named].MessageID
+	}
+}
+
+// charge notes the call as its message's.
+func (t *ToolCall) charge(b *projector.Batch, slot string) {
+	if t.MessageID == nil {
+		return
+	}
+	seq := t.Witnessed().Seq
+	k := key(chargeKind, t.Namespace, *t.MessageID, strconv.Itoa(witnessRank(t.Witness)), projector.SeqKey(seq))
+	if _, ok := projector.View[charge](b, k); !ok {
+		c, _ := projector.Edit[charge](b, k)
+		*c = charge{slot, seq}
+	}
 }
 
 // rankOf is the rank of the witness who made one of the call's records.
 func (t *ToolCall) rankOf(c *Call) int {
 	i := slices.IndexFunc(t.SeenBy, func(s Sighting) bool { return s.Seq == c.Seq })
 	if i < 0 { // imported, the agent's word beside an observer's
-		return len(witnesses)
+		return witnessRank(WitnessImported)
 	}
 	return witnessRank(t.SeenBy[i].Witness)
 }
@@ -208,7 +218,7 @@ func newCall(r *projector.Record, d *events.ToolCalled) *Call {
 	return &Call{
 		Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, EpisodeID: r.Event.EpisodeID,
 		Tool: d.Tool, Target: d.Target, Status: d.Status, ReturnedEdges: len(d.ReturnedEdges),
-		MessageID: d.MessageID, Usage: normaliseUsage(d.Tokens, d.UsageConvention, d.CostUSD, d.LatencyMS, d.Context.Cost),
+		Usage: normaliseUsage(d.Tokens, d.UsageConvention, d.CostUSD, d.LatencyMS, d.Context.Cost),
 	}
 }
 
@@ -315,23 +325,30 @@ func (c *Call) IsCausal() bool { return toolRoute(c.Tool, c.ReturnedEdges) == Ro
 // Denied says whether the call was not let run.
 func (c *Call) Denied() bool { return c.Status == callDenied }
 
-// listCharged calls fn for the calls that are to be counted as usage, with the
-// message that they were asked for by; ListUsage says which.
-func listCharged(s *projector.State, namespace string, fn func(t *ToolCall, messageID *string) error) error {
+// listCharged calls fn for the calls that are to be counted as usage; ListUsage says
+// which.
+func listCharged(s *projector.State, namespace string, fn func(*ToolCall) error) error {
 	return ListToolCalls(s, namespace, func(t *ToolCall) error {
-		message := t.Witnessed().MessageID
-		if t.SelfReported != nil {
-			message = or(message, t.SelfReported.MessageID)
-		}
-		if message != nil {
-			m, err := projector.Load[charge](s, ToolCalls, key(chargeKind, t.Namespace, *message))
-			if err != nil {
+		if t.MessageID != nil {
+			seq, err := chargedTo(s, t.Namespace, *t.MessageID)
+			if err != nil || seq != t.Witnessed().Seq {
 				return err
 			}
-			if m.FirstSeq != t.FirstSeq {
-				return nil
-			}
 		}
-		return fn(t, message)
+		return fn(t)
 	})
+}
+
+// chargedTo is the record of the call that a message is counted with: of its calls the
+// one with the best witness, of equals the first.
+func chargedTo(s *projector.State, namespace, messageID string) (seq ledger.Seq, err error) {
+	err = list(s, ToolCalls, func(c *charge) error {
+		t, err := projector.Load[ToolCall](s, ToolCalls, c.Slot)
+		if err != nil || t.Witnessed().Seq != c.Seq || *t.MessageID != messageID {
+			return err
+		}
+		seq = c.Seq
+		return kv.ErrStop
+	}, chargeKind, namespace, messageID)
+	return seq, err
 }

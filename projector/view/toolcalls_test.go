@@ -82,6 +82,56 @@ func TestOneCallOfManyWitnesses(t *testing.T) {
 	}
 }
 
+// TestMessageOfACall: the best witness who names one says which message asked for a
+// call, whichever came first; of one witness only the first record is heard.
+func TestMessageOfACall(t *testing.T) {
+	type told struct{ principal, capture, message string }
+	dispatcherSays, hookSays, agentSays := told{dispatcher, "", ""}, told{dispatcher, "hook", "m-hook"}, told{piper, "", "m-agent"}
+	for _, tc := range []struct {
+		told []told
+		want string
+	}{
+		{[]told{dispatcherSays, hookSays, agentSays}, "m-hook"},
+		{[]told{agentSays, hookSays, dispatcherSays}, "m-hook"},
+		{[]told{hookSays, {dispatcher, "", "m"}, agentSays}, "m"},
+		{[]told{dispatcherSays, agentSays, {dispatcher, "", "m"}}, "m-agent"},
+	} {
+		l := ledgertest.New()
+		for _, w := range tc.told {
+			d := &events.ToolCalled{ToolCallID: "t", Tool: "bash", Status: "ok"}
+			if w.capture != "" {
+				d.Context.Capture = &w.capture
+			}
+			if w.message != "" {
+				d.MessageID = &w.message
+			}
+			l.Put(w.principal, prod, d)
+		}
+		fold(t, l, func(s *projector.State) {
+			if c := must[*view.ToolCall](t)(view.GetToolCall(s, prod, "", "t")); c.MessageID == nil || *c.MessageID != tc.want {
+				t.Errorf("%v: %+v, want %s", tc.told, c, tc.want)
+			}
+		})
+	}
+}
+
+// TestImportedCallIsItsFirst: of imports of one call the first counts, a dispatcher's
+// before the agent's, though both are imports.
+func TestImportedCallIsItsFirst(t *testing.T) {
+	l := ledgertest.New()
+	for i, principal := range []string{piper, dispatcher, dispatcher} {
+		l.Put(principal, prod, &events.ToolCalled{
+			Context: events.Context{Capture: ptr("imported")}, ToolCallID: "t", Tool: "bash", Status: "ok", Tokens: &events.Tokens{Output: ptr(int64(i))},
+		})
+	}
+	fold(t, l, func(s *projector.State) {
+		c := must[[]view.ToolCall](t)(view.FindToolCall(s, "t"))[0]
+		if *c.Observed.Usage.OutputTokens != 1 || *c.SelfReported.Usage.OutputTokens != 0 || c.Repeats != 2 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
 // TestCallWithoutEpisode: a record that names no episode is of the call of that id,
 // and the join says so.
 func TestCallWithoutEpisode(t *testing.T) {
@@ -134,6 +184,34 @@ func TestBestUsageCounts(t *testing.T) {
 			t.Errorf("%s, %v; want %s", strings.Join(got, "; "), err, want)
 		}
 	})
+}
+
+// TestUsageOfACall: a call's usage is one for each episode, whoever told of it, and
+// whether the best witness names the episode or not.
+func TestUsageOfACall(t *testing.T) {
+	type told struct{ capture, episode string }
+	for _, order := range [][]told{
+		{{"hook", "e"}, {"", ""}, {"", "f"}},
+		{{"", ""}, {"hook", "e"}, {"", "f"}},
+	} {
+		l := ledgertest.New()
+		for i, w := range order {
+			d := &events.UsageRecorded{Context: events.Context{ToolCallID: ptr("t")}, Tokens: &events.Tokens{Output: ptr(int64(i))}}
+			if w.capture != "" {
+				d.Context.Capture = &w.capture
+			}
+			l.Put(dispatcher, prod, d, ledgertest.Episode(w.episode))
+		}
+		fold(t, l, func(s *projector.State) {
+			got := map[string]string{}
+			for _, u := range usage(t, s, prod) {
+				got[u.EpisodeID] = fmt.Sprintf("%s, %d others", u.Witness, u.Repeats)
+			}
+			if len(got) != 2 || got["e"] != "dispatcher, 1 others" || got["f"] != "dispatcher, 0 others" {
+				t.Errorf("%v: %v", order, got)
+			}
+		})
+	}
 }
 
 // TestDeliveredByAnyWitness: a call counts as evidence from its first observation

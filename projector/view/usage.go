@@ -145,7 +145,7 @@ const (
 )
 
 func (usages) Name() string { return Usages }
-func (usages) Version() int { return 2 }
+func (usages) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (usages) Apply(b *projector.Batch, r *projector.Record) error {
@@ -165,14 +165,16 @@ func (usages) Apply(b *projector.Batch, r *projector.Record) error {
 }
 
 func spend(b *projector.Batch, r *projector.Record, d *events.UsageRecorded) {
-	k := key(usageKind, r.Namespace, byRecord, projector.SeqKey(r.Seq))
+	k, episode := key(usageKind, r.Namespace, byRecord, projector.SeqKey(r.Seq)), r.Event.EpisodeID
 	switch call := d.Context.ToolCallID; {
 	case d.MessageID != nil:
 		k = key(usageKind, r.Namespace, byMessage, *d.MessageID)
 	case call != nil:
 		k = key(usageKind, r.Namespace, byCall, *call)
-		if first, ok := projector.View[Spent](b, k); ok && !sameEpisode(first.EpisodeID, r.Event.EpisodeID) {
-			k = key(usageKind, r.Namespace, byCall, *call, r.Event.EpisodeID)
+		if first, ok := projector.View[Spent](b, k); ok && !sameEpisode(first.EpisodeID, episode) {
+			k = key(usageKind, r.Namespace, byCall, *call, episode)
+		} else if ok {
+			episode = cmp.Or(first.EpisodeID, episode) // which the call is known by
 		}
 	}
 	witness := witnessOf(r)
@@ -182,12 +184,15 @@ func spend(b *projector.Batch, r *projector.Record, d *events.UsageRecorded) {
 		repeats++
 		if witnessRank(witness) >= witnessRank(u.Witness) {
 			u.Repeats = repeats
+			if d.MessageID == nil {
+				u.EpisodeID = episode
+			}
 			return
 		}
 	}
 	addPlace(b, r.Namespace)
 	*u = Spent{
-		Namespace: r.Namespace, EpisodeID: r.Event.EpisodeID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, MessageID: d.MessageID,
+		Namespace: r.Namespace, EpisodeID: episode, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal, MessageID: d.MessageID,
 		Provider: d.Provider, Model: d.Model, ModelVersion: d.ModelVersion, Status: d.Status, PricedAt: r.RecordedAt,
 		Usage:    normaliseUsage(d.Tokens, d.UsageConvention, d.CostUSD, d.LatencyMS, d.Context.Cost),
 		Attempts: d.Attempts, LedgerWrites: d.LedgerWrites, Background: d.Background, CPUSeconds: d.CPUSeconds, GPUSeconds: d.GPUSeconds,
@@ -252,9 +257,9 @@ func ListUntold(s *projector.State, namespace string, fn func(*Spent) error) err
 	if err != nil {
 		return err
 	}
-	return listCharged(s, namespace, func(t *ToolCall, messageID *string) error {
+	return listCharged(s, namespace, func(t *ToolCall) error {
 		if told && !isApart(t.Namespace) || toldApart && isApart(t.Namespace) {
-			known, err := isTold(s, t, messageID)
+			known, err := isTold(s, t)
 			if err != nil || known {
 				return err
 			}
@@ -262,16 +267,16 @@ func ListUntold(s *projector.State, namespace string, fn func(*Spent) error) err
 		c := t.Witnessed()
 		return fn(&Spent{
 			Namespace: t.Namespace, EpisodeID: t.EpisodeID, Seq: c.Seq, RecordedAt: c.RecordedAt, Principal: c.Principal, SelfReported: t.Observed == nil,
-			MessageID: messageID, ToolCallID: t.ToolCallID, Status: &c.Status, PricedAt: c.RecordedAt, Usage: c.Usage, Witness: t.Witness,
+			MessageID: t.MessageID, ToolCallID: t.ToolCallID, Status: &c.Status, PricedAt: c.RecordedAt, Usage: c.Usage, Witness: t.Witness,
 		})
 	})
 }
 
 // isTold says whether a usage.recorded names the message, or the call alone.
-func isTold(s *projector.State, t *ToolCall, messageID *string) (bool, error) {
+func isTold(s *projector.State, t *ToolCall) (bool, error) {
 	ns := t.Namespace
-	if messageID != nil {
-		_, err := projector.Load[Spent](s, Usages, key(usageKind, ns, byMessage, *messageID))
+	if t.MessageID != nil {
+		_, err := projector.Load[Spent](s, Usages, key(usageKind, ns, byMessage, *t.MessageID))
 		if !errors.Is(err, kv.ErrNotFound) {
 			return err == nil, err
 		}

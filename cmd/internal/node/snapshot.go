@@ -91,7 +91,7 @@ func PruneSnapshots(dir Dir, s *projector.State, q PruneQuery) ([]projector.Prun
 // ScoreAt computes the score as of a record, by this build's scorer. It says
 // which snapshot it went on from; nil for record 1.
 func ScoreAt(ctx context.Context, c FoldConfig, namespace string) (score *metric.Score, from *projector.SnapshotInfo, err error) {
-	cfg, from, err := c.replay()
+	cfg, from, err := c.replay(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,7 +106,7 @@ func ScoreAt(ctx context.Context, c FoldConfig, namespace string) (score *metric
 // CompareScores scores at c.To, then after every step-th record up to to, and
 // says which records changed which figure.
 func CompareScores(ctx context.Context, c FoldConfig, to ledger.Seq, step int, namespace string) (*metric.Comparison, error) {
-	cfg, _, err := c.replay()
+	cfg, _, err := c.replay(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -122,5 +123,56 @@ func TestScoreAtGoesOnFromTheNearest(t *testing.T) {
 	}
 	if _, _, err := score(49, dir); !errors.Is(err, projector.ErrSnapshot) || !strings.Contains(err.Error(), "--replay") {
 		t.Errorf("from an altered snapshot: %v", err)
+	}
+}
+
+// TestScoresAtOnce: several that go on from the same snapshot wait for each other,
+// and each has the score that it would have alone. The snapshot stays as it was.
+func TestScoresAtOnce(t *testing.T) {
+	l := auditBook()
+	base := t.TempDir()
+	db, err := kv.Open(filepath.Join(base, "views"), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	r, err := projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CatchUp(t.Context(), 30); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(base, "snapshots")
+	path, m, err := r.Snapshot(t.Context(), dir, metric.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	score := func(snapshots string) (string, string, error) {
+		s, from, err := ScoreAt(t.Context(), FoldConfig{Evidence: bookEvidence{l}, Snapshots: snapshots, To: 64, Log: zerolog.Nop()}, "")
+		if err != nil {
+			return "", "", err
+		}
+		data, err := s.Encode()
+		if from == nil {
+			from = &projector.SnapshotInfo{}
+		}
+		return string(data), from.Path, err
+	}
+	alone, _, err := score("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			if got, from, err := score(dir); err != nil || from != path || got != alone {
+				t.Errorf("from %q, %v: %s, alone %s", from, err, got, alone)
+			}
+		})
+	}
+	all.Wait()
+	if now, err := projector.VerifySnapshot(path); err != nil || now.SHA256 != m.SHA256 {
+		t.Errorf("the snapshot: %+v, %v", now, err)
 	}
 }

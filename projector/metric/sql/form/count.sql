@@ -1,0 +1,1 @@
+numerator, NULL AS denominator, numerator * 1.0 / per AS value

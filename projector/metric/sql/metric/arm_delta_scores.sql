@@ -1,0 +1,3 @@
+-- Clusters that two arms can be compared in, and what each value adds to the difference of
+-- their means: what scorers give, or reports of episodes.
+SELECT role, item, seq, n, of, part FROM difference WHERE kind = 'scores'

@@ -1,0 +1,4 @@
+-- Cases of the control conditions in which there is something to find, and the hits.
+SELECT 'denominator' AS role, id AS item, seq, 1 AS n, seq AS of FROM control WHERE condition IN ('C1', 'C2', 'C3')
+UNION ALL
+SELECT 'numerator', id, seq, 1, seq FROM control WHERE condition IN ('C1', 'C2', 'C3') AND outcome = 'hit'

@@ -1,0 +1,4 @@
+-- Selected queries, and those that were made.
+SELECT 'denominator' AS role, id AS item, seq, 1 AS n, seq AS of FROM thing WHERE kind = 'query' AND namespace = (SELECT namespace FROM asked)
+UNION ALL
+SELECT 'numerator', id, seq, 1, intended FROM carried_out WHERE kind = 'query'

@@ -1,0 +1,2 @@
+-- Ledger writes of each message and job that usage.recorded tells of, where they are known.
+SELECT 'numerator' AS role, item, seq, data ->> '$.ledger_writes' AS n, seq AS of FROM spent WHERE NOT is_call AND data ->> '$.ledger_writes' IS NOT NULL
