@@ -58,6 +58,9 @@ type Number struct {
 	Excluded map[string]int64 `json:"excluded,omitzero"` // records by reason
 }
 
+// withhold leaves what was counted, and no value.
+func (n *Number) withhold() { n.Value, n.Low, n.High = nil, nil, nil }
+
 // Group is the number of the items of one group.
 type Group struct {
 	Name string `json:"name"`
@@ -122,6 +125,11 @@ func Explain(s *projector.State, name, namespace string, o Options, fn func(Reco
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	if m.OfCauses {
+		if p.withheld, err = p.mixed(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	out.Number, out.Why, out.Groups = m.number(&p.all), p.why, []Group{}
 	for _, g := range slices.Sorted(maps.Keys(p.groups)) {
 		n := m.number(p.groups[g])
@@ -130,8 +138,14 @@ func Explain(s *projector.State, name, namespace string, o Options, fn func(Reco
 		}
 		out.Groups = append(out.Groups, Group{g, n})
 	}
-	if m.Apart {
-		out.Value, out.Low, out.High = nil, nil, nil
+	if p.withheld != "" {
+		out.Why = p.withheld
+		for i := range out.Groups {
+			out.Groups[i].withhold()
+		}
+	}
+	if m.Apart || p.withheld != "" {
+		out.withhold()
 	}
 	return out, nil
 }

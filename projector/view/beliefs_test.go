@@ -18,7 +18,7 @@ import (
 func sha(n int) string { return fmt.Sprintf("%064x", n) }
 
 func belief(id string, version int64, content int, parents ...string) *events.BeliefCreated {
-	return &events.BeliefCreated{BeliefID: id, Version: version, ContentSHA256: sha(content), Provenance: &events.Provenance{
+	return &events.BeliefCreated{BeliefID: id, Version: &version, ContentSHA256: sha(content), Provenance: &events.Provenance{
 		Origin: ptr("derived"), Lineage: &events.Lineage{Parents: parents},
 	}}
 }
@@ -361,6 +361,41 @@ func TestBeliefsStayInTheirNamespace(t *testing.T) {
 		}
 		if o := orphans(t, s, view.Beliefs, prod); !slices.Equal(o, []string{"4 a unknown"}) {
 			t.Errorf("orphans %q", o)
+		}
+	})
+}
+
+// TestBeliefWithoutVersion: of a store that counts no versions it is not known whether
+// what a first look found changed came with one; what its watcher saw change did not,
+// unless the agent told of it first.
+func TestBeliefWithoutVersion(t *testing.T) {
+	l := ledgertest.New()
+	seen := func(content int) ledger.Seq {
+		return l.Put("dispatcher/audit", prod, &events.BeliefCreated{BeliefID: "b", ContentSHA256: sha(content)})
+	}
+	changed := func(content int) ledger.Seq {
+		return l.Put("dispatcher/audit", prod, &events.BeliefRevised{BeliefID: "b", Change: "content", ContentSHA256: sha(content)})
+	}
+	seen(1)
+	seen(1)
+	first := seen(2) // by a watcher that knew nothing
+	l.Put(piper, prod, revised("b", 7, 3))
+	changed(3) // what the agent told of
+	silent := changed(4)
+	l.Put("dispatcher/audit", prod, &events.BeliefRevised{BeliefID: "b", Change: "metadata", ContentSHA256: sha(4), Authorised: ptr(true)})
+	fold(t, l, func(s *projector.State) {
+		var got []string
+		err := view.ListContentChanges(s, prod, func(c *view.ContentChange) error {
+			versioned := "unknown"
+			if c.Versioned != nil {
+				versioned = fmt.Sprint(*c.Versioned)
+			}
+			got = append(got, fmt.Sprintf("%d %s", c.Seq, versioned))
+			return nil
+		})
+		want := []string{fmt.Sprintf("%d unknown", first), "4 unknown", fmt.Sprintf("%d false", silent)}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v, %v, want %v", got, err, want)
 		}
 	})
 }

@@ -37,9 +37,9 @@ func auditBook() *ledgertest.Ledger {
 	return l
 }
 
-func draw(t *testing.T, l *ledgertest.Ledger, week string, wanted *metric.Wanted) *Audit {
+func draw(t *testing.T, l *ledgertest.Ledger, week string, wanted []metric.Wanted) *Audit {
 	t.Helper()
-	a, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{l}, Week: week, Namespace: "production", Wanted: wanted, Log: zerolog.Nop()})
+	a, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{l}, Week: week, Namespace: "production", Set: metric.SetOutcomes, Wanted: wanted, Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +49,12 @@ func draw(t *testing.T, l *ledgertest.Ledger, week string, wanted *metric.Wanted
 func TestDrawAudit(t *testing.T) {
 	l := auditBook()
 	for _, week := range []string{"2026-W38", "2026-W41"} {
-		_, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{l}, Week: week, Namespace: "production"})
+		_, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{l}, Week: week, Namespace: "production", Set: metric.SetOutcomes})
 		if !errors.Is(err, ErrNoWeek) {
 			t.Errorf("%s: %v", week, err)
 		}
 	}
-	if _, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{ledgertest.New()}, Namespace: "production"}); !errors.Is(err, ErrNoWeek) {
+	if _, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{ledgertest.New()}, Namespace: "production", Set: metric.SetOutcomes}); !errors.Is(err, ErrNoWeek) {
 		t.Errorf("an empty ledger: %v", err)
 	}
 	last, first := draw(t, l, "", nil), draw(t, l, "2026-W39", nil)
@@ -62,7 +62,7 @@ func TestDrawAudit(t *testing.T) {
 		t.Errorf("%+v, %+v", last, first)
 	}
 	for _, a := range []*Audit{last, first} {
-		if s := a.Drawn.Strata[0]; s.Population != 15 || len(s.Cases) != metric.DefaultWanted || s.Wanted != metric.DefaultWanted {
+		if s := a.Drawn.Strata[0]; s.Population != 15 || len(s.Cases) != 10 || s.Wanted != 10 {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -79,7 +79,7 @@ func TestDrawAudit(t *testing.T) {
 }
 
 func TestAuditIsComparedWithTheFirst(t *testing.T) {
-	wanted := &metric.Wanted{Success: 3, Unresolved: 1, Negative: 1}
+	wanted := []metric.Wanted{{Stratum: "apparent_success", Cases: 3}, {Stratum: "unresolved", Cases: 1}, {Stratum: "detector_negative", Cases: 1}}
 	for _, c := range []struct {
 		name string
 		put  func(l *ledgertest.Ledger, event string)
@@ -213,7 +213,7 @@ func TestAuditAcrossAWeekWithoutALogger(t *testing.T) {
 	defer e.Close()
 	again := func() *Audit {
 		t.Helper()
-		a, err := DrawAudit(t.Context(), AuditConfig{Evidence: e, Namespace: "production", Log: zerolog.Nop()})
+		a, err := DrawAudit(t.Context(), AuditConfig{Evidence: e, Namespace: "production", Set: metric.SetOutcomes, Log: zerolog.Nop()})
 		if err != nil {
 			t.Fatal(err)
 		}
