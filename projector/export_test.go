@@ -27,3 +27,14 @@ func Scratch(cfg Config) Config {
 
 // StartsChunk says whether a key is cut before.
 func StartsChunk(key string) bool { return startsChunk([]byte(key)) }
+
+// FewMarks makes a runner that writes down n marks before what is kept is given up.
+func FewMarks(cfg Config, n int) Config {
+	cfg.maxMarks = n
+	return cfg
+}
+
+// MarksOf are the marks that a change of a key leaves, and MarkOf is that of a key or
+// prefix that was read.
+func MarksOf(projection, key string) []uint32 { return appendMarks(nil, markOf(projection), key) }
+func MarkOf(projection, key string) uint32    { return mark(projection, key) }

@@ -150,6 +150,9 @@ func (r *Runner) commit() error {
 	if r.level() {
 		position = servedKey
 		r.serve(w)
+		if r.keeps {
+			r.writeMarks(w)
+		}
 	}
 	w.Put([]byte(position), encodeFrontier(&r.chain.tree))
 	if err := w.Commit(false); err != nil {

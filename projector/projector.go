@@ -16,6 +16,7 @@
 //	d/<name>/<version>/… the hashes of its chunks, each under the chunk's first key
 //	f                    the Merkle frontier at the record that readers see
 //	b                    the Merkle frontier at the record up to which one is built
+//	k, k/…, l/…          what is kept beside the views (kept.go)
 //
 // # Rebuilding
 //

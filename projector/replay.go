@@ -75,33 +75,38 @@ func Fold(ctx context.Context, cfg ReplayConfig) error {
 }
 
 // Walk is Fold that goes on to the record to: Inspect sees the views at cfg.To
-// first, then after every every-th record behind it, and at to. The states have
-// chunks (State.Traced), so that what is asked of them again and again need not
-// be computed afresh.
-func Walk(ctx context.Context, cfg ReplayConfig, to ledger.Seq, every int) error {
+// first, then after every every-th record behind it, and at to. What keep keeps beside
+// them is brought up to each before it is shown, so that what is asked again and again
+// need not be computed afresh.
+func Walk(ctx context.Context, cfg ReplayConfig, to ledger.Seq, every int, keep func(*Keeping) error) error {
 	return fold(ctx, cfg, false, func(db *kv.DB) error {
-		s, err := NewState(db)
-		if err == nil {
-			err = cfg.Inspect(s)
-		}
-		if err != nil || to <= cfg.To {
-			return err
-		}
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
+		var r *Runner
+		show := func() error {
+			if err := r.keep(func() bool { return false }); err != nil {
+				return err
+			}
+			s, err := NewState(db)
+			if err == nil {
+				err = cfg.Inspect(s)
+			}
+			return err
+		}
 		r, err := NewRunner(Config{
-			DB: db, Source: cfg.Source, Projections: cfg.Projections, CommitEvery: every, Workers: cfg.Workers, Logger: cfg.Logger,
+			DB: db, Source: cfg.Source, Projections: cfg.Projections, CommitEvery: every, Workers: cfg.Workers, Logger: cfg.Logger, Keep: keep,
 			Progress: func(Status) {
-				s, err := NewState(db)
-				if err == nil && context.Cause(ctx) == nil {
-					err = cfg.Inspect(s)
-				}
-				if err != nil {
-					cancel(err)
+				if context.Cause(ctx) == nil {
+					if err := show(); err != nil {
+						cancel(err)
+					}
 				}
 			},
 		})
-		if err != nil {
+		if err == nil {
+			err = show()
+		}
+		if err != nil || to <= cfg.To {
 			return err
 		}
 		err = r.CatchUp(ctx, to)
@@ -132,6 +137,9 @@ func fold(ctx context.Context, cfg ReplayConfig, scratch bool, fn func(*kv.DB) e
 		Workers: cfg.Workers, Progress: cfg.Progress, Logger: cfg.Logger, scratch: scratch,
 	})
 	if err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	if err := r.disbelieve(); err != nil {
 		return fmt.Errorf("replay: %w", err)
 	}
 	if err := r.CatchUp(ctx, cfg.To); err != nil {

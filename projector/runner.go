@@ -25,6 +25,8 @@ const (
 	defaultKeepStale   = 1024
 	// settleChunks is how many are hashed before the feed is looked at again.
 	settleChunks = 256
+	// keepPause is how many times as long as a keeping took the next one waits.
+	keepPause = 4
 )
 
 // Config is what a Runner is made of.
@@ -44,11 +46,15 @@ type Config struct {
 	// leaves without a hash: what is hot is not hashed at each commit, and a
 	// snapshot has no more to compute. 0 means 1024.
 	KeepStale int
+	// Keep, if set, brings what is kept beside the views up to them. It is called
+	// when there is nothing else to do.
+	Keep func(*Keeping) error
 	// Progress, if set, is called after each commit.
 	Progress func(Status)
 	// Logger is for what is parked and halted; the zero value discards it.
 	Logger zerolog.Logger
 
+	maxMarks int // 0 means maxMarks
 	// scratch stores are digested once, from their bytes: no hash is kept.
 	scratch bool
 }
@@ -79,6 +85,8 @@ type Runner struct {
 	parked  int         // pairs parked since then
 	foreign int64       // foreign messages since then
 	waits   bool        // the chain has a suspect
+	keeps   bool        // something is kept: what changes is written down
+	marks   int         // that were written down since what is kept stood at a record
 
 	mu     sync.Mutex
 	status Status
@@ -100,6 +108,7 @@ func NewRunner(cfg Config) (*Runner, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0))
 	cfg.HeadEvery = cmp.Or(cfg.HeadEvery, defaultHeadEvery)
 	cfg.KeepStale = cmp.Or(cfg.KeepStale, defaultKeepStale)
+	cfg.maxMarks = cmp.Or(cfg.maxMarks, maxMarks)
 	r := &Runner{cfg: cfg}
 	for _, p := range append([]Projection{ledgerProjection{}}, cfg.Projections...) {
 		if err := checkName(p.Name()); err != nil {
@@ -306,8 +315,8 @@ func (r *Runner) watchHead(ctx context.Context, cancel context.CancelCauseFunc) 
 	}
 }
 
-// CatchUp folds up to the message to, or up to the head when to is 0. Views
-// that are already there stay as they are.
+// CatchUp folds up to the message to, or up to the head when to is 0, and brings what
+// is kept beside the views up to it. Views that are already there stay as they are.
 func (r *Runner) CatchUp(ctx context.Context, to ledger.Seq) error {
 	head, err := r.cfg.Source.Head(ctx)
 	if err != nil {
@@ -322,7 +331,11 @@ func (r *Runner) CatchUp(ctx context.Context, to ledger.Seq) error {
 	if to == 0 && r.highest() == 0 {
 		return nil
 	}
-	return r.halted(r.process(ctx, to))
+	err = r.process(ctx, to)
+	if err == nil {
+		err = r.keep(func() bool { return ctx.Err() != nil })
+	}
+	return r.halted(err)
 }
 
 func (r *Runner) halted(err error) error {
@@ -349,20 +362,8 @@ func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
 	}
 	f := startFeed(ctx, r.cfg.Source, from, to, r.cfg.Workers)
 	defer f.stop()
-	for c := range f.ordered {
-		<-c.ready
-		if err := r.foldChunk(ctx, c); err != nil {
-			return err
-		}
-		f.recycle(c)
-		if to == 0 && r.chain.seq >= head && r.chain.seq == f.received() {
-			if err := r.commit(); err != nil {
-				return err
-			}
-			if err := r.settle(func() bool { return len(f.ordered) > 0 || ctx.Err() != nil }); err != nil {
-				return err
-			}
-		}
+	if err := r.foldFeed(ctx, f, head, to); err != nil {
+		return err
 	}
 	if err := r.commit(); err != nil {
 		return err
@@ -380,6 +381,44 @@ func (r *Runner) process(ctx context.Context, to ledger.Seq) error {
 		return &LinkError{Seq: r.chain.seq + 1, Kind: ErrGap, What: "end of the feed", Want: fmt.Sprint(to), Got: fmt.Sprint(r.chain.seq)}
 	}
 	return nil
+}
+
+// foldFeed folds what the feed brings. Whenever nothing waits, it hashes, and lets the
+// owner of what is kept bring it up to the views, for a fifth of the time at most.
+func (r *Runner) foldFeed(ctx context.Context, f *feed, head, to ledger.Seq) error {
+	busy := func() bool { return len(f.ordered) > 0 || ctx.Err() != nil }
+	var due <-chan time.Time // when it may; nil when nothing was committed since
+	var pause time.Duration
+	for {
+		select {
+		case c, ok := <-f.ordered:
+			if !ok {
+				return nil
+			}
+			<-c.ready
+			if err := r.foldChunk(ctx, c); err != nil {
+				return err
+			}
+			f.recycle(c)
+			if to == 0 && r.chain.seq >= head && r.chain.seq == f.received() {
+				if err := r.commit(); err != nil {
+					return err
+				}
+				if err := r.settle(busy); err != nil {
+					return err
+				}
+				if due == nil && r.cfg.Keep != nil {
+					due = time.After(pause)
+				}
+			}
+		case <-due:
+			start := time.Now()
+			if err := r.keep(busy); err != nil {
+				return err
+			}
+			due, pause = nil, keepPause*time.Since(start)
+		}
+	}
 }
 
 // start puts the chain at the lowest cursor. The message there is read again,
@@ -401,6 +440,9 @@ func (r *Runner) start(ctx context.Context) (head ledger.Seq, err error) {
 	low := r.lowestView().cursor
 	r.chain, r.anchor = chain{seq: low.Seq, leaf: low.Leaf, tree: *tree}, low.Leaf
 	r.pending, r.parked, r.foreign, r.waits = 0, 0, 0, false
+	if err := r.findKept(); err != nil {
+		return 0, err
+	}
 	r.update(func(s *Status) { s.Head, s.Halted = head, "" })
 	if r.cfg.scratch {
 		return head, nil

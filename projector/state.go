@@ -38,8 +38,10 @@ type State struct {
 	r       kv.Reader
 	cursors []Cursor     // of the active versions, by name
 	ledger  *LedgerState // once it was read
-	trace   *Chunks      // notes what is read; may be nil
+	trace   *Trace       // notes what is read; may be nil
+	memo    memo         // what was decoded; nil to decode each time
 	page    *Page        // the part of its prefix that a Scan sees; nil for all
+	hidden  []Page       // prefixes of which a Scan sees nothing
 }
 
 // NewState finds the active versions; ErrNoState when there are none.
@@ -164,16 +166,18 @@ func Load[T any](s *State, projection, key string) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.trace.note(projection, key, "")
-	data, err := s.r.Get([]byte(p + key))
-	if err != nil {
-		return nil, err
-	}
-	v := new(T)
-	if err := decodeValue(data, v); err != nil {
-		return nil, fmt.Errorf("state %s %s: %w", projection, key, err)
-	}
-	return v, nil
+	s.trace.note(projection, key)
+	return remember(s, p+key, func() (*T, error) {
+		data, err := s.r.Get([]byte(p + key))
+		if err != nil {
+			return nil, err
+		}
+		v := new(T)
+		if err := decodeValue(data, v); err != nil {
+			return nil, fmt.Errorf("state %s %s: %w", projection, key, err)
+		}
+		return v, nil
+	})
 }
 
 // Scan calls fn in key order for a projection's values whose keys start with
@@ -184,22 +188,93 @@ func Scan[T any](s *State, projection, prefix, after string, fn func(key string,
 	if err != nil {
 		return err
 	}
-	each := func(k, data []byte) error {
-		key, v := string(k[len(p):]), new(T)
-		if err := decodeValue(data, v); err != nil {
-			return fmt.Errorf("state %s %s: %w", projection, key, err)
+	if s.hides(projection, prefix) {
+		return nil
+	}
+	paged := s.page != nil && s.page.Projection == projection && s.page.Prefix == prefix && after == ""
+	if !paged && s.trace != nil {
+		if prefix == "" || prefix[len(prefix)-1] != 0 {
+			return fmt.Errorf("scan of %s %q: no mark is left for such a prefix", projection, prefix)
 		}
-		return fn(key, v)
+		s.trace.note(projection, prefix)
 	}
-	if g := s.page; g != nil && g.Projection == projection && g.Prefix == prefix && after == "" {
-		return s.scanPage(p, each)
+	scan := func(fn func(string, *T) error) error {
+		each := func(k, data []byte) error {
+			key, v := string(k[len(p):]), new(T)
+			if err := decodeValue(data, v); err != nil {
+				return fmt.Errorf("state %s %s: %w", projection, key, err)
+			}
+			return fn(key, v)
+		}
+		if paged {
+			return s.scanPage(p, each)
+		}
+		var from []byte
+		if after != "" {
+			from = []byte(p + after)
+		}
+		return s.r.Scan([]byte(p+prefix), from, each)
 	}
-	s.trace.note(projection, max(prefix, after), prefixEnd(prefix))
-	var from []byte
-	if after != "" {
-		from = []byte(p + after)
+	if s.memo == nil || after != "" {
+		return scan(fn)
 	}
-	return s.r.Scan([]byte(p+prefix), from, each)
+	return replay(s, p+prefix, scan, fn)
+}
+
+// memo are the values that were decoded, by key, and scans, by prefix.
+type memo map[string]any
+
+// remember returns a copy of the value that get gives, which is asked once.
+func remember[T any](s *State, key string, get func() (*T, error)) (*T, error) {
+	if s.memo == nil {
+		return get()
+	}
+	type answer struct {
+		v   *T
+		err error
+	}
+	a, ok := s.memo[key].(answer)
+	if !ok {
+		a.v, a.err = get()
+		s.memo[key] = a
+	}
+	if a.err != nil {
+		return nil, a.err
+	}
+	v := *a.v
+	return &v, nil
+}
+
+// found is a value of a scan.
+type found[T any] struct {
+	key string
+	v   *T
+}
+
+// replay calls fn with copies of what a scan finds, which is run once.
+func replay[T any](s *State, prefix string, scan func(func(string, *T) error) error, fn func(string, *T) error) error {
+	key := prefix + "*" // is the key of no value: prefixes end in 0x00
+	all, ok := s.memo[key].([]found[T])
+	if !ok {
+		err := scan(func(key string, v *T) error {
+			all = append(all, found[T]{key, v})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		s.memo[key] = all
+	}
+	for _, f := range all {
+		v := *f.v
+		if err := fn(f.key, &v); err != nil {
+			if errors.Is(err, kv.ErrStop) {
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // Version names one projection of a digest.

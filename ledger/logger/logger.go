@@ -6,7 +6,8 @@
 //	idle → sent → undecided → confirmed → indexed → replied → signed
 //
 //	sent       what is waiting goes out at an expected sequence, one append at
-//	           a time; the next one may be built meanwhile, never sent
+//	           a time; the next one may be built and staged meanwhile, never
+//	           committed
 //	undecided  no ack: the same bytes are sent again at the same position until
 //	           the broker acks them or says that the stream ends elsewhere; then
 //	           leaf hashes tell how much of it is stored
@@ -74,6 +75,9 @@ type Stream interface {
 	// Append stores msgs at first and after, and keeps nothing of them when it
 	// returns. Errors wrap stream.ErrUndecided or stream.ErrWrongSequence.
 	Append(ctx context.Context, first ledger.Seq, msgs []stream.Message) error
+	// Stage may bring msgs nearer while the Append of what is before them is under
+	// way. Nothing of them is stored before an Append of the same msgs.
+	Stage(first ledger.Seq, msgs []stream.Message)
 	// Head, Get and Read are answered by the stream's leader. Get's error for
 	// an absent message wraps stream.ErrNotFound.
 	Head(ctx context.Context) (stream.Head, error)

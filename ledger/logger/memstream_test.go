@@ -73,6 +73,15 @@ func (s *memStream) breach(format string, args ...any) {
 	s.breaches = append(s.breaches, fmt.Sprintf(format, args...))
 }
 
+// Stage stores nothing.
+func (s *memStream) Stage(_ ledger.Seq, msgs []stream.Message) {
+	if len(msgs) == 0 || len(msgs) > s.max {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.breach("%d messages were staged, the limit is %d", len(msgs), s.max)
+	}
+}
+
 func (s *memStream) Append(_ context.Context, first ledger.Seq, msgs []stream.Message) error {
 	if s.underWay.Add(1) != 1 {
 		s.mu.Lock()

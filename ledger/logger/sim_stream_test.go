@@ -174,6 +174,16 @@ var errGone = fmt.Errorf("the process is gone: %w", stream.ErrUndecided)
 
 func (ln simLine) MaxBatch() int { return ln.in.s.stream.max }
 
+// Stage stores nothing.
+func (ln simLine) Stage(_ ledger.Seq, msgs []stream.Message) {
+	s := ln.in.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(msgs) == 0 || len(msgs) > s.stream.max {
+		s.violate("%d messages were staged, the limit is %d", len(msgs), s.stream.max)
+	}
+}
+
 func (ln simLine) Append(_ context.Context, first ledger.Seq, msgs []stream.Message) error {
 	in, s := ln.in, ln.in.s
 	st := s.stream

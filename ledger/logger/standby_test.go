@@ -69,6 +69,8 @@ func (p *pausable) Wall() time.Time          { p.wait(); return p.Clock.Wall() }
 func (p *pausable) Monotonic() time.Duration { p.wait(); return p.Clock.Monotonic() }
 func (p *pausable) MaxBatch() int            { return 100 }
 
+func (p *pausable) Stage(ledger.Seq, []stream.Message) { p.wait() }
+
 func (p *pausable) Append(_ context.Context, first ledger.Seq, msgs []stream.Message) error {
 	p.wait()
 	p.s.mu.Lock()

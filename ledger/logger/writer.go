@@ -137,7 +137,7 @@ func (w *writer) init(l *Logger) {
 var errForeign = errors.New("foreign record")
 
 // loop is the append pipeline: while one batch is under way, the one before it
-// is indexed and answered and the next one is built. The order of a batch's
+// is indexed and answered and the next one is built and staged. The order of a batch's
 // own steps never changes. It returns nil once ctx has ended and everything
 // that was sent is settled.
 func (w *writer) loop(ctx context.Context) (err error) {
@@ -164,6 +164,9 @@ func (w *writer) loop(ctx context.Context) (err error) {
 		if err == nil && ctx.Err() == nil {
 			next, err = w.tryBuild()
 			w.built = next
+		}
+		if next != nil {
+			w.l.cfg.Stream.Stage(next.first, next.msgs)
 		}
 		outcome := w.outcome(acked, cur, tick)
 		if err != nil {

@@ -88,6 +88,7 @@ type Stream struct {
 	api      string // prefix of the JetStream API
 	timeout  time.Duration
 	maxBatch atomic.Int64 // lowered by Append while others ask
+	staged   atomic.Pointer[stagedBatch]
 }
 
 // Config says how to reach the stream.
@@ -124,6 +125,42 @@ func New(nc *nats.Conn, cfg Config) (*Stream, error) {
 
 // MaxBatch is the largest batch known to be allowed.
 func (s *Stream) MaxBatch() int { return int(s.maxBatch.Load()) }
+
+// stagedFor is how long the broker surely keeps what was staged: it forgets it
+// when nothing comes for ten seconds.
+const stagedFor = 5 * time.Second
+
+// stagedBatch is a batch of which all but the last message is with the broker.
+type stagedBatch struct {
+	first ledger.Seq
+	msgs  []Message
+	batch jetstreamext.BatchPublisher
+	at    time.Time
+}
+
+// Stage lets the broker have msgs while the Append of what is before them is under
+// way, all but the last of them: that one commits them, and only an Append of
+// the same msgs sends it. Until then nothing of them is stored, and if none comes
+// nothing ever is. It may fail; the Append then does everything.
+func (s *Stream) Stage(first ledger.Seq, msgs []Message) {
+	if len(msgs) < 2 || len(msgs) > s.MaxBatch() {
+		return
+	}
+	batch, err := s.open(first, msgs)
+	if err != nil {
+		return
+	}
+	s.staged.Store(&stagedBatch{first, msgs, batch, time.Now()})
+}
+
+// takeStaged is the batch of these very msgs, if the broker has it.
+func (s *Stream) takeStaged(first ledger.Seq, msgs []Message) jetstreamext.BatchPublisher {
+	b := s.staged.Swap(nil)
+	if b == nil || b.first != first || len(b.msgs) != len(msgs) || &b.msgs[0] != &msgs[0] || time.Since(b.at) > stagedFor {
+		return nil
+	}
+	return b.batch
+}
 
 // Append stores msgs at first and after, as one atomic batch, or several if the
 // broker's limit is lower than len(msgs). Only one Append may be under way, and
@@ -179,32 +216,19 @@ func (s *Stream) appendOne(ctx context.Context, seq ledger.Seq, m Message) error
 	return nil
 }
 
-// appendBatch sends msgs as one atomic batch. The connection copies each message
-// as it is published, so one nats.Msg and one header serve them all.
+// appendBatch sends msgs as one atomic batch.
 func (s *Stream) appendBatch(ctx context.Context, first ledger.Seq, msgs []Message) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	batch, err := jetstreamext.NewBatchPublisher(s.js, jetstreamext.BatchFlowControl{AckTimeout: s.timeout})
-	if err != nil {
-		return err
+	batch := s.takeStaged(first, msgs)
+	if batch == nil {
+		var err error
+		if batch, err = s.open(first, msgs); err != nil {
+			return err
+		}
 	}
-	out := &nats.Msg{Header: nats.Header{
-		jetstream.ExpectedStreamHeader:  {Name},
-		jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(uint64(first-1), 10)},
-	}}
 	end := len(msgs) - 1
-	for i, m := range msgs[:end] {
-		out.Subject, out.Data = m.Subject, m.Body
-		if err := batch.AddMsg(out); err != nil {
-			return fmt.Errorf("publish message %d of the batch: %w", i+1, err)
-		}
-		if i == 0 { // the expectation stands on the first message alone
-			delete(out.Header, jetstream.ExpectedStreamHeader)
-			delete(out.Header, jetstream.ExpectedLastSeqHeader)
-		}
-	}
-	out.Subject, out.Data = msgs[end].Subject, msgs[end].Body
-	ack, err := batch.CommitMsg(ctx, out)
+	ack, err := batch.CommitMsg(ctx, &nats.Msg{Subject: msgs[end].Subject, Data: msgs[end].Body})
 	if err != nil {
 		return err
 	}
@@ -212,6 +236,31 @@ func (s *Stream) appendBatch(ctx context.Context, first ledger.Seq, msgs []Messa
 		return fmt.Errorf("batch ack names %s %d, want %d", ack.Stream, ack.Sequence, last)
 	}
 	return nil
+}
+
+// open sends all but the last of msgs as the beginning of a batch. The connection
+// copies each message as it is published, so one nats.Msg and one header serve
+// them all.
+func (s *Stream) open(first ledger.Seq, msgs []Message) (jetstreamext.BatchPublisher, error) {
+	batch, err := jetstreamext.NewBatchPublisher(s.js, jetstreamext.BatchFlowControl{AckTimeout: s.timeout})
+	if err != nil {
+		return nil, err
+	}
+	out := &nats.Msg{Header: nats.Header{
+		jetstream.ExpectedStreamHeader:  {Name},
+		jetstream.ExpectedLastSeqHeader: {strconv.FormatUint(uint64(first-1), 10)},
+	}}
+	for i, m := range msgs[:len(msgs)-1] {
+		out.Subject, out.Data = m.Subject, m.Body
+		if err := batch.AddMsg(out); err != nil {
+			return nil, fmt.Errorf("publish message %d of the batch: %w", i+1, err)
+		}
+		if i == 0 { // the expectation stands on the first message alone
+			delete(out.Header, jetstream.ExpectedStreamHeader)
+			delete(out.Header, jetstream.ExpectedLastSeqHeader)
+		}
+	}
+	return batch, nil
 }
 
 // full are the answers of a broker that has reached a limit of its own, of the

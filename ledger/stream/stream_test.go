@@ -347,3 +347,110 @@ func plainServer(t testing.TB, limit int) *nats.Conn {
 	}
 	return nc
 }
+
+// What is staged while an append is under way is stored by an append of its own
+// last message, in its place.
+func TestStagedIsCommittedByItsAppend(t *testing.T) {
+	e := brokertest.New(t)
+	nc := e.Connect(principal.LoggerStore)
+	s := open(t, nc, stream.Config{})
+	next := 1
+	for _, n := range []int{2, 30, 5000} {
+		done := make(chan error, 1)
+		first := next
+		go func() { done <- s.Append(context.Background(), ledger.Seq(first), messages(first, n)) }()
+		next += n
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		ours := messages(next, n)
+		s.Stage(ledger.Seq(next), ours)
+		holds(t, s, next-1)
+		before := nc.Stats().OutMsgs
+		if err := s.Append(t.Context(), ledger.Seq(next), ours); err != nil {
+			t.Fatal(err)
+		}
+		if sent := nc.Stats().OutMsgs - before; sent != 1 {
+			t.Errorf("%d messages were sent for a staged batch of %d", sent, n)
+		}
+		next += n
+		holds(t, s, next-1)
+	}
+}
+
+// Staging while the append before it is under way, as the logger does, again and
+// again.
+func TestStagedBehindAnAppend(t *testing.T) {
+	_, s := real(t)
+	const n, rounds = 700, 20
+	cur, first := messages(1, n), 1
+	for range rounds {
+		done := make(chan error, 1)
+		go func() { done <- s.Append(context.Background(), ledger.Seq(first), cur) }()
+		next := messages(first+n, n)
+		s.Stage(ledger.Seq(first+n), next)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		cur, first = next, first+n
+	}
+	holds(t, s, rounds*n)
+}
+
+// Whatever was staged and not appended is never stored, and stands in the way of
+// nothing.
+func TestStagedIsNotStored(t *testing.T) {
+	e, s := real(t)
+	mustAppend(t, s, 1, 5)
+	other := []stream.Message{{Subject: "ledger.gate.chosen", Body: []byte(`{"other":1}`)}, {Subject: "ledger.gate.chosen", Body: []byte(`{"other":2}`)}}
+	s.Stage(6, other)
+	mustAppend(t, s, 6, 2) // others of the same number at the same place
+	s.Stage(8, other)
+	mustAppend(t, s, 8, 1)
+	s.Stage(9, other)
+	mustAppend(t, s, 9, 30)
+	holds(t, s, 38)
+
+	// Somebody else was there first.
+	s.Stage(39, other)
+	mustAppend(t, open(t, e.Connect(principal.LoggerStore), stream.Config{}), 39, 3)
+	if err := s.Append(t.Context(), 39, other); !errors.Is(err, stream.ErrWrongSequence) {
+		t.Errorf("staged, and the stream went on: %v", err)
+	}
+	holds(t, s, 41)
+
+	// A broker that restarts forgets it: undecided, until the same bytes go out
+	// again.
+	ours := messages(42, 40)
+	s.Stage(42, ours)
+	if err := e.Broker.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := s.Append(t.Context(), 42, ours)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, stream.ErrUndecided) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	holds(t, s, 81)
+}
+
+// What was staged longer ago than the broker keeps it is sent anew.
+func TestStagedLongAgo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for 11 s")
+	}
+	t.Parallel()
+	_, s := real(t)
+	mustAppend(t, s, 1, 5)
+	ours := messages(6, 30)
+	s.Stage(6, ours)
+	time.Sleep(11 * time.Second)
+	if err := s.Append(t.Context(), 6, ours); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, 35)
+}

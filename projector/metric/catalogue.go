@@ -1,6 +1,10 @@
 package metric
 
-import "fmt"
+import (
+	"fmt"
+
+	"assay/projector/view"
+)
 
 // CatalogueVersion changes whenever a metric of the same views would change.
 const CatalogueVersion = 2
@@ -66,8 +70,14 @@ type Metric struct {
 	Interval Method `json:"interval"`
 	Source   string `json:"source"` // section of the requirements
 
+	// over are the listings that it is a sum over: what a value adds follows from the
+	// value, what is looked up for it and what pass.ages was asked. None means that it
+	// is computed as a whole each time.
+	over  []view.Listing
 	count func(*pass) error
 }
+
+func (m *Metric) quantile() bool { return m.Form == FormMedian || m.Form == FormP95 }
 
 // Find is the metric of a name, else ErrNoMetric.
 func Find(name string) (*Metric, error) {

@@ -37,7 +37,7 @@ func TestComparison(t *testing.T) {
 					return err
 				}
 				return c.Add(score)
-			}}, 6, step)
+			}}, 6, step, metric.KeepScore(""))
 		if err != nil {
 			t.Fatal(err)
 		}

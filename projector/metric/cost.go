@@ -1,10 +1,6 @@
 package metric
 
-import (
-	"math"
-
-	"assay/projector/view"
-)
+import "assay/projector/view"
 
 // Cost sums what messages, background jobs and tool calls are known to have cost,
 // as it was reported; view.ListUsage says what counts.
@@ -28,26 +24,14 @@ type SumUSD struct {
 	Total int64    `json:"total"`
 }
 
-func (s *SumUSD) add(v *float64) {
-	s.Total++
-	if v == nil {
-		return
+// usd makes dollars of a sum of billionths.
+func usd(s view.Sum) SumUSD {
+	out := SumUSD{Known: s.Known, Total: s.Total}
+	if s.Known > 0 {
+		sum := float64(*s.Sum) / perDollar
+		out.Sum, out.Mean = &sum, divide(sum, s.Known)
 	}
-	s.Known++
-	if s.Sum == nil {
-		s.Sum = new(float64)
-	}
-	*s.Sum += *v
-}
-
-// settle is null where the sum is beyond what can be written.
-func (s *SumUSD) settle() {
-	if s.Sum != nil && math.IsInf(*s.Sum, 0) {
-		s.Sum = nil
-	}
-	if s.Sum != nil {
-		s.Mean = divide(*s.Sum, s.Known)
-	}
+	return out
 }
 
 // PerItem is a sum for each of Items; null unless every part of the sum is
@@ -70,12 +54,11 @@ func (c *computer) cost(u *view.Spent) error {
 	k.CachedTokens.Add(u.Usage.CachedTokens)
 	k.UncachedTokens.Add(u.Usage.UncachedTokens)
 	k.OutputTokens.Add(u.Usage.OutputTokens)
-	k.USD.add(u.Usage.CostUSD)
+	c.Charged.Add(u.Usage.ChargedNanoUSD())
 	return nil
 }
 
 func (k *Cost) settle(useful int64) {
-	k.USD.settle()
 	k.USDPerUseful = PerItem{Sum: k.USD.Sum, Items: useful}
 	if k.USD.Sum != nil && k.USD.Known == k.USD.Total {
 		k.USDPerUseful.Value = divide(*k.USD.Sum, useful)

@@ -99,9 +99,15 @@ type Options struct {
 	Repair []string `json:"repair,omitzero"`
 }
 
+// errEnough means that nobody wants to know further records.
+var errEnough = errors.New("enough records")
+
 // Explain computes a metric and calls fn, if not nil, for each record behind it, in
-// the order of the views. The views must stand at one record, else
-// projector.ErrUneven. A namespace of "" is DefaultNamespace.
+// the order of the views, until it returns kv.ErrStop; the value is of all of them.
+// Without records, or beyond the last one that is wanted, what is kept beside the
+// views spares it to go through them, and changes nothing in the result. The views
+// must stand at one record, else projector.ErrUneven. A namespace of "" is
+// DefaultNamespace.
 func Explain(s *projector.State, name, namespace string, o Options, fn func(Record) error) (*Explanation, error) {
 	m, err := Find(name)
 	if err != nil {
@@ -112,27 +118,34 @@ func Explain(s *projector.State, name, namespace string, o Options, fn func(Reco
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	out := &Explanation{V: CatalogueVersion, Metric: m.Name, Namespace: r.namespace, Week: o.Week, Unit: m.Unit, Options: o}
-	p := &pass{reading: r, options: o, fn: fn, groups: map[string]*tally{}}
-	p.all.keep = m.Form == FormMedian || m.Form == FormP95
+	p := &pass{reading: r, options: o, fn: fn}
+	if err := p.explain(m, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return out, nil
+}
+
+func (p *pass) explain(m *Metric, out *Explanation) error {
 	if err := p.stand(out); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return err
 	}
-	if err := m.count(p); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	total, err := p.total(m)
+	if errors.Is(err, errEnough) {
+		p = p.quiet()
+		total, err = p.total(m)
 	}
-	if m.Detected {
-		if p.why, err = p.caveat(); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+	if err == nil && m.Detected {
+		p.why, err = p.caveat()
 	}
-	if m.OfCauses {
-		if p.withheld, err = p.mixed(); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+	if err == nil && m.OfCauses {
+		p.withheld, err = p.mixed()
 	}
-	out.Number, out.Why, out.Groups = m.number(&p.all), p.why, []Group{}
-	for _, g := range slices.Sorted(maps.Keys(p.groups)) {
-		n := m.number(p.groups[g])
+	if err != nil {
+		return err
+	}
+	out.Number, out.Why, out.Groups = m.number(&total.All, p.now), p.why, []Group{}
+	for _, g := range slices.Sorted(maps.Keys(total.Groups)) {
+		n := m.number(total.Groups[g], p.now)
 		if iv, ok := p.bounds[g]; ok {
 			n.Low, n.High = &iv.Low, &iv.High
 		}
@@ -147,5 +160,47 @@ func Explain(s *projector.State, name, namespace string, o Options, fn func(Reco
 	if m.Apart || p.withheld != "" {
 		out.withhold()
 	}
-	return out, nil
+	return nil
+}
+
+// total is what a metric's records add up to: by what is kept, if nobody wants to
+// know the records.
+func (p *pass) total(m *Metric) (*weekSums, error) {
+	if p.fn == nil && len(m.over) > 0 {
+		switch kept, ok, err := keptSums(p.reading, m.unit()); {
+		case err != nil:
+			return nil, err
+		case ok && p.to > 0:
+			return kept.week(p.from), nil
+		case ok:
+			return kept.all(), nil
+		}
+	}
+	p.sums.keep = m.quantile()
+	err := m.count(p)
+	return p.sums.all(), err
+}
+
+// sumsOf is what a unit comes to: by what is kept, if nobody wants to know the
+// records, else afresh.
+func (p *pass) sumsOf(u unit) (total sums, err error) {
+	ok := false
+	if p.fn == nil {
+		total, ok, err = keptSums(p.reading, u)
+	}
+	if err == nil && !ok {
+		total = sums{keep: u.keep}
+		err = u.add(p.reading, nil, &total)
+	}
+	return total, err
+}
+
+// numerator is that of another metric.
+func (p *pass) numerator(m *Metric) (int64, error) {
+	total, err := p.quiet().total(m)
+	if err != nil {
+		return 0, err
+	}
+	n, _ := total.All.Num.int64()
+	return n, nil
 }

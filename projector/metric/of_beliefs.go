@@ -15,6 +15,7 @@ var beliefMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: leftOut,
 		Source:  "C8 8.2, Unversioned content changes",
+		over:    []view.Listing{view.AllContentChanges},
 		count: func(p *pass) error {
 			return view.ListContentChanges(p.state, p.namespace, func(c *view.ContentChange) error {
 				typ := c.By
@@ -41,6 +42,7 @@ var beliefMetrics = []Metric{
 		Exclusions: imported,
 		Missing:    leftOut,
 		Source:     "C8 14, Revision: stale descendant retrieval",
+		over:       []view.Listing{view.AllBeliefReads},
 		count: func(p *pass) error {
 			return view.ListBeliefReads(p.state, p.namespace, func(r *view.BeliefRead) error {
 				it, ok, err := p.item(r.BeliefID, "", events.TypeBeliefRead, r.Seq)
@@ -63,6 +65,7 @@ var beliefMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: leftOut,
 		Source:  "C8 8.2, Derived lineage lost; 14, Lineage preservation by writer",
+		over:    []view.Listing{view.AllLineage},
 		count: func(p *pass) error {
 			return p.derived(func(it item, st *view.LineageStep) error { return it.putKnown(st.Lost, "lineage") })
 		},
@@ -76,6 +79,7 @@ var beliefMetrics = []Metric{
 		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: leftOut,
 		Source:  "C8 7.7; 9, E2",
+		over:    []view.Listing{view.AllLineage},
 		count: func(p *pass) error {
 			return p.derived(func(it item, st *view.LineageStep) error { return it.putKnown(st.OriginKept, "origin") })
 		},
@@ -88,6 +92,7 @@ var beliefMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormCount, Unit: "contradictions",
 		Exclusions: imported + "; duplicates of an open one",
 		Source:     "C8 14, Contradictions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, _ *view.Contradiction) error { return it.numerator(it.ref) })
 		},
@@ -101,6 +106,7 @@ var beliefMetrics = []Metric{
 		Exclusions: imported + "; duplicates of an open one",
 		Missing:    leftOut + ": without a label, or with labels that differ, it is not known",
 		Source:     "C8 8.1; 14, Contradictions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, c *view.Contradiction) error {
 				it.group = ""
@@ -118,6 +124,7 @@ var beliefMetrics = []Metric{
 		Exclusions: imported + "; duplicates of an open one; invalid ones",
 		Missing:    leftOut + ": without a label, or with labels that differ, validity is not known",
 		Source:     "C8 8.2, Verified resolutions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, c *view.Contradiction) error {
 				switch {
@@ -138,6 +145,7 @@ var beliefMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Exclusions: imported + "; duplicates of an open one",
 		Source:     "C8 14, Contradictions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, c *view.Contradiction) error {
 				it.group = ""
@@ -155,13 +163,14 @@ var beliefMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormMedian, Unit: "days", Per: 86400,
 		Exclusions: imported + "; duplicates of an open one; closed ones",
 		Source:     "C8 14, Contradictions",
+		over:       []view.Listing{view.AllContradictions},
 		count: func(p *pass) error {
 			return p.contradictions(func(it item, c *view.Contradiction) error {
 				it.group = ""
 				if !c.Open {
 					return it.exclude("closed")
 				}
-				return it.amount(it.ref, c.AgeSeconds)
+				return it.waits(c.RecordedAt)
 			})
 		},
 	},
@@ -193,6 +202,8 @@ func (p *pass) contradictions(fn func(item, *view.Contradiction) error) error {
 			return err
 		case c.DuplicateOf != nil:
 			return it.exclude("duplicate")
+		case c.Open && c.RevisitBy != nil:
+			p.ages(*c.RevisitBy)
 		}
 		return fn(it, c)
 	})

@@ -16,6 +16,7 @@ var claimMetrics = []Metric{
 		Kind:      Outcome, Form: FormCount, Unit: "conclusions",
 		Exclusions: imported + "; confirmed claims that were not asserted then, or that anything refuted",
 		Source:     "C9 What counts as useful",
+		over:       []view.Listing{view.AllClaims},
 		count:      func(p *pass) error { return p.useful(Numerator, true) },
 	},
 	{
@@ -27,6 +28,7 @@ var claimMetrics = []Metric{
 		Exclusions: imported + "; confirmed claims that were not asserted then, or that anything refuted",
 		Detected:   true,
 		Source:     "C9 What counts as useful",
+		over:       []view.Listing{view.AllClaims, view.AllOpportunities},
 		count: func(p *pass) error {
 			if err := p.useful(Numerator, false); err != nil {
 				return err
@@ -46,6 +48,7 @@ var claimMetrics = []Metric{
 		Exclusions: youngerThan7,
 		Missing:    "void and unresolved predictions resolve nothing, and their claims stay in the denominator",
 		Source:     "C9 Weekly report, Resolution coverage; C8 13",
+		over:       []view.Listing{view.AllClaims},
 		count: func(p *pass) error {
 			return p.claims(func(it item, c *view.Claim) error {
 				if !p.isOld(c.RecordedAt) {
@@ -69,6 +72,7 @@ var claimMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormMedian, Unit: "days", Per: 86400,
 		Exclusions: imported + "; settled claims",
 		Source:     "C8 13",
+		over:       []view.Listing{view.AllClaims},
 		count: func(p *pass) error {
 			return p.claims(func(it item, c *view.Claim) error {
 				f, err := p.follow(c)
@@ -78,7 +82,7 @@ var claimMetrics = []Metric{
 				if f.settled != nil {
 					return it.exclude("settled")
 				}
-				return it.amount(it.ref, p.age(c.RecordedAt))
+				return it.waits(c.RecordedAt)
 			})
 		},
 	},
@@ -91,6 +95,7 @@ var claimMetrics = []Metric{
 		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Exclusions: imported + "; claims of a value",
 		Source:     "C9 Weekly report, Claim support",
+		over:       []view.Listing{view.AllClaims},
 		count: func(p *pass) error {
 			return p.edges(func(it item, c *view.Claim) error { return it.putIf(len(c.EvidenceIDs) > 0) })
 		},
@@ -102,6 +107,7 @@ var claimMetrics = []Metric{
 		Denominator: "claims",
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "C9 Weekly report, Claim support",
+		over:   []view.Listing{view.AllClaims},
 		count: func(p *pass) error {
 			return p.claims(func(it item, c *view.Claim) error { return it.putIf(c.Edge != nil && c.Edge.Rung != "") })
 		},
@@ -115,12 +121,13 @@ var claimMetrics = []Metric{
 		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Exclusions: imported + "; claims of a value",
 		Source:     "C9 Weekly report, Claim support",
+		over:       []view.Listing{view.AllClaims},
 		count: func(p *pass) error {
 			return p.edges(func(it item, c *view.Claim) error {
 				if len(c.CompetingIDs) > 0 {
 					return it.putIf(true)
 				}
-				h, _, err := view.HypothesesBefore(p.state, c)
+				h, _, err := view.HypothesesBefore(p.state.Settled(), c)
 				if err == nil {
 					err = it.denominator()
 				}
@@ -138,9 +145,10 @@ var claimMetrics = []Metric{
 		Denominator: "pieces of evidence that claims cite, each once a claim",
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "C8 7.3, Invalid citation",
+		over:   []view.Listing{view.AllClaims},
 		count: func(p *pass) error {
 			return p.claims(func(it item, c *view.Claim) error {
-				uses, err := view.EvidenceOf(p.state, c)
+				uses, err := view.EvidenceOf(p.state.Settled(), c)
 				for _, u := range uses {
 					if err == nil {
 						err = it.putIf(u.DeliveredSeq == 0)
@@ -159,6 +167,7 @@ var claimMetrics = []Metric{
 		Exclusions: imported + "; claims that were retracted before",
 		Missing:    "whether other challenges require a revision is for labels to say; they are not counted",
 		Source:     "C9 Sub-capabilities, Model revision; C8 8.2",
+		over:       []view.Listing{view.AllClaims},
 		count:      (*pass).revisions,
 	},
 	{
@@ -168,6 +177,7 @@ var claimMetrics = []Metric{
 		Denominator: "claims that are asserted now",
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "C9 Revision items; Weekly report, Revision and provenance",
+		over:   []view.Listing{view.AllClaims},
 		count: func(p *pass) error {
 			return p.claims(func(it item, c *view.Claim) error {
 				if c.Status != view.StatusAsserted {
@@ -193,6 +203,7 @@ var claimMetrics = []Metric{
 		Exclusions: imported + "; claims that cite less",
 		Missing:    leftOut,
 		Source:     "C9 Weekly report, Revision and provenance; Failure taxonomy, Source duplication",
+		over:       []view.Listing{view.AllClaims},
 		count:      (*pass).duplication,
 	},
 	{
@@ -202,6 +213,7 @@ var claimMetrics = []Metric{
 		Denominator: "claims that were retracted, each at its first retraction",
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "C9 Sub-capabilities, Model revision; Weekly report",
+		over:   []view.Listing{view.AllClaims},
 		count:  (*pass).collateral,
 	},
 }

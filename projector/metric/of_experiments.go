@@ -15,6 +15,7 @@ var experimentMetrics = []Metric{
 		Numerator: "proposed experiments; an intention is no execution",
 		Kind:      Diagnostic, Form: FormCount, Unit: "experiments",
 		Source: "C9 Weekly report, Experiments",
+		over:   []view.Listing{view.AllExperiments},
 		count: func(p *pass) error {
 			return p.proposals(func(it item, _ *view.Experiment) error { return it.numerator(it.ref) })
 		},
@@ -26,6 +27,7 @@ var experimentMetrics = []Metric{
 		Denominator: "proposed experiments",
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "C9 Separate intent, action and outcome",
+		over:   []view.Listing{view.AllExperiments},
 		count: func(p *pass) error {
 			return p.proposals(func(it item, e *view.Experiment) error {
 				ran, err := p.ran(e)
@@ -48,6 +50,7 @@ var experimentMetrics = []Metric{
 		Exclusions: imported + "; what was not executed",
 		Missing:    "a claim without a predicted outcome tells nothing apart",
 		Source:     "C9 Weekly report, Experiments",
+		over:       []view.Listing{view.AllExperiments},
 		count: func(p *pass) error {
 			return p.executions(func(it item, e *view.Experiment) error {
 				if err := it.put(Denominator, executed(e), 1, ""); err != nil {
@@ -69,6 +72,7 @@ var experimentMetrics = []Metric{
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Exclusions: imported + "; what was not executed, predicted or observed",
 		Source:     "C9 Weekly report, Experiments",
+		over:       []view.Listing{view.AllExperiments},
 		count: func(p *pass) error {
 			return p.executions(func(it item, e *view.Experiment) error {
 				switch {
@@ -99,6 +103,7 @@ var experimentMetrics = []Metric{
 		Denominator: "queries that the agent selected",
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "C8 8.2, Executed diagnostic queries",
+		over:   []view.Listing{view.AllQueries},
 		count:  (*pass).queries,
 	},
 	{

@@ -13,6 +13,7 @@ var findingMetrics = []Metric{
 		Kind:      Guardrail, Form: FormSum, Unit: "tokens",
 		Missing: leftOut,
 		Source:  "EP Retrieval economics and safety",
+		over:    []view.Listing{view.AllDeliveries},
 		count: func(p *pass) error {
 			return p.deliveries(func(it item, d *view.Delivery) error { return it.known(d.Tokens, "tokens") })
 		},
@@ -25,6 +26,7 @@ var findingMetrics = []Metric{
 		Exclusions: imported + "; findings that were withheld for another cause",
 		Missing:    leftOut,
 		Source:     "EP Retrieval economics and safety",
+		over:       []view.Listing{view.AllWithheld},
 		count: func(p *pass) error {
 			return view.ListWithheld(p.state, p.namespace, func(w *view.Withholding) error {
 				it, ok, err := p.item(w.FindingID, "", events.TypeFindingWithheld, w.Seq)
@@ -47,6 +49,7 @@ var findingMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: "findings that nobody rated are not counted",
 		Source:  "EP Retrieval economics and safety",
+		over:    []view.Listing{view.AllRatings},
 		count: func(p *pass) error {
 			return view.ListRatings(p.state, p.namespace, func(r *view.Rating) error {
 				it, ok, err := p.item(r.FindingID, r.Principal, events.TypeFindingRated, r.Seq)
@@ -65,6 +68,7 @@ var findingMetrics = []Metric{
 		Groups:      "confidence label",
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "EP Retrieval economics and safety",
+		over:   []view.Listing{view.AllFindings},
 		count: func(p *pass) error {
 			return p.findings(func(it item, f *view.Finding) error {
 				return it.putBy(f.QuarantinedSeq > 0, ref{f.QuarantinedSeq, events.TypeFindingRated})
@@ -78,6 +82,7 @@ var findingMetrics = []Metric{
 		Denominator: "deliveries of findings",
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "EP Retrieval economics and safety",
+		over:   []view.Listing{view.AllDeliveries},
 		count: func(p *pass) error {
 			return p.deliveries(func(it item, d *view.Delivery) error { return it.putIf(d.AfterQuarantine) })
 		},
@@ -89,6 +94,7 @@ var findingMetrics = []Metric{
 		Denominator: "findings that were written",
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Source: "EP Semantic finding contract; C9 Weekly report, source duplication",
+		over:   []view.Listing{view.AllFindings},
 		count: func(p *pass) error {
 			return p.findings(func(it item, f *view.Finding) error {
 				it.group = ""

@@ -248,20 +248,61 @@ type detection struct {
 }
 
 func (p *pass) detection() (d detection, err error) {
-	opportunities, turns := map[string]*view.Opportunity{}, map[string]ledger.Seq{}
-	err = view.ListOpportunities(p.state, p.namespace, func(o *view.Opportunity) error {
-		_, ok, err := p.quiet().item(o.OpportunityID, "", events.TypeOpportunityDetected, o.Seq)
-		if ok {
-			d.found++
+	var cases []*labelled
+	overseen := map[string]bool{}
+	err = p.labelled(func(c *labelled) error {
+		cases = append(cases, c)
+		if c.Kind == view.LabelTurn {
+			overseen[c.ID] = true
 		}
-		if have := opportunities[o.OpportunityID]; have == nil || ok {
-			opportunities[o.OpportunityID] = o
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return d, err
 	}
+	turns := map[string]ledger.Seq{}
+	if len(overseen) > 0 { // else nothing is made of what there is in all
+		if turns, err = p.population(&d, overseen); err != nil {
+			return d, err
+		}
+	}
+	for _, c := range cases {
+		k := &detected{}
+		switch c.Kind {
+		case view.LabelOpportunity:
+			o, err := view.GetOpportunity(p.state, c.Namespace, c.ID)
+			if errors.Is(err, kv.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return d, err
+			}
+			k.id, k.ref, k.opportunity = c.ID, ref{o.Seq, events.TypeOpportunityDetected}, o
+		case view.LabelTurn:
+			seq, scanned := turns[c.ID]
+			if !scanned {
+				continue
+			}
+			k.id, k.ref = c.ID, ref{seq, events.TypeDetectorScanned}
+		default:
+			continue
+		}
+		if err := p.judge(&d, k, c); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// population counts what was found and scanned in all, and finds the first scan that
+// names each of the turns.
+func (p *pass) population(d *detection, of map[string]bool) (map[string]ledger.Seq, error) {
+	found, err := p.numerator(&opportunityMetrics[allOpportunities])
+	if err != nil {
+		return nil, err
+	}
+	d.found = found
+	turns := map[string]ledger.Seq{}
 	err = view.ListScans(p.state, p.namespace, func(s *view.Scan) error {
 		_, ok, err := p.quiet().item("", "", events.TypeDetectorScanned, s.Seq)
 		if !ok || s.Inconsistent {
@@ -269,28 +310,13 @@ func (p *pass) detection() (d detection, err error) {
 		}
 		d.negative += s.Negative
 		for _, id := range s.NegativeTurnIDs {
-			if _, known := turns[id]; !known {
+			if _, known := turns[id]; of[id] && !known {
 				turns[id] = s.Seq
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return d, err
-	}
-	err = p.labelled(func(c *labelled) error {
-		k := &detected{opportunity: opportunities[c.ID]}
-		switch seq, scanned := turns[c.ID]; {
-		case c.Kind == view.LabelOpportunity && k.opportunity != nil:
-			k.id, k.ref = c.ID, ref{k.opportunity.Seq, events.TypeOpportunityDetected}
-		case c.Kind == view.LabelTurn && scanned:
-			k.id, k.ref, k.opportunity = c.ID, ref{seq, events.TypeDetectorScanned}, nil
-		default:
-			return nil
-		}
-		return p.judge(&d, k, c)
-	})
-	return d, err
+	return turns, err
 }
 
 // judge takes a labelled case up.
@@ -323,7 +349,7 @@ func (p *pass) judge(d *detection, k *detected, c *labelled) error {
 // quiet is a pass that counts nothing.
 func (p *pass) quiet() *pass {
 	q := *p
-	q.fn, q.all, q.groups = nil, tally{}, map[string]*tally{}
+	q.fn, q.sums = nil, sums{}
 	return &q
 }
 
@@ -373,10 +399,13 @@ func weightOf(population int64, n int) int64 {
 // caveat says of a figure that rests on what the detector found how little that is.
 func (p *pass) caveat() (string, error) {
 	q := p.quiet()
-	if err := q.recall(func(*detected) bool { return true }); err != nil || q.all.den == 0 {
+	if err := q.recall(func(*detected) bool { return true }); err != nil {
 		return "", err
 	}
-	if r := float64(q.all.num) / float64(q.all.den); r < enoughRecall {
+	all := q.sums.all().All
+	num, _ := all.Num.int64()
+	den, _ := all.Den.int64()
+	if r := float64(num) / float64(den); den > 0 && r < enoughRecall {
 		return fmt.Sprintf("the detector finds %.2g of the opportunities that there are, under %.1g", r, enoughRecall), nil
 	}
 	return "", nil

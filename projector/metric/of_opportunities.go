@@ -6,11 +6,15 @@ import (
 	"slices"
 
 	"assay/events"
+	"assay/ledger"
 	"assay/projector/view"
 )
 
+// allOpportunities is the place of the metric opportunities.
+const allOpportunities = 0
+
 var opportunityMetrics = []Metric{
-	{
+	allOpportunities: {
 		Name:      "opportunities",
 		Question:  "How often was there something to reason causally about?",
 		Numerator: "opportunities that the detector found",
@@ -18,6 +22,7 @@ var opportunityMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormCount, Unit: "opportunities",
 		Detected: true,
 		Source:   "C9 Runtime instrumentation; Weekly report, Coverage",
+		over:     []view.Listing{view.AllOpportunities},
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, _ *view.Opportunity) error { return it.numerator(it.ref) })
 		},
@@ -31,6 +36,7 @@ var opportunityMetrics = []Metric{
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Detected: true,
 		Source:   "C9 Denominators that do not depend on the router",
+		over:     []view.Listing{view.AllOpportunities},
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, o *view.Opportunity) error {
 				if err := it.denominator(); err != nil || !routed(o) {
@@ -49,6 +55,7 @@ var opportunityMetrics = []Metric{
 		Exclusions: imported + "; opportunities that nothing followed",
 		Detected:   true,
 		Source:     "EP Episode schema",
+		over:       []view.Listing{view.AllOpportunities},
 		count: func(p *pass) error {
 			return p.opportunities(func(it item, o *view.Opportunity) error {
 				followed, err := p.followed(o)
@@ -85,6 +92,7 @@ var opportunityMetrics = []Metric{
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: "an abduction without an end stays in the denominator",
 		Source:  "C8 8.2",
+		over:    []view.Listing{view.AllAbductions},
 		count: func(p *pass) error {
 			return p.abductions(func(it item, a *view.Abduction) error {
 				if err := it.denominator(); err != nil || a.Ended == nil || a.Ended.Failed {
@@ -140,25 +148,34 @@ func (p *pass) abductions(fn func(item, *view.Abduction) error) error {
 	})
 }
 
+// openings is, of every episode with an opportunity that makes it an incident, the
+// first one that was not imported.
+func openings() unit {
+	return unit{"openings", []view.Listing{view.AllOpportunities}, true, func(r reading, _ []ledger.Seq, into *sums) error {
+		w := into.week(0)
+		return view.ListOpportunities(r.state, r.namespace, func(o *view.Opportunity) error {
+			if o.EpisodeID == "" || o.Kind != "root_cause" && o.Kind != "which_fix" {
+				return nil
+			}
+			imported, err := r.isImported(o.Seq)
+			if err == nil && !imported {
+				w.first(o.EpisodeID, o.Seq)
+			}
+			return err
+		})
+	}}
+}
+
 // incidents takes up each incident by the first opportunity that makes its episode
 // one, in the order of episodes. An imported one makes none.
 func (p *pass) incidents(fn func(item) error) error {
-	first := map[string]*view.Opportunity{}
-	err := view.ListOpportunities(p.state, p.namespace, func(o *view.Opportunity) error {
-		if o.EpisodeID == "" || o.Kind != "root_cause" && o.Kind != "which_fix" {
-			return nil
-		}
-		imported, err := p.isImported(o.Seq)
-		if have := first[o.EpisodeID]; err == nil && !imported && (have == nil || o.Seq < have.Seq) {
-			first[o.EpisodeID] = o
-		}
-		return err
-	})
+	all, err := p.sumsOf(openings())
 	if err != nil {
 		return err
 	}
+	first := all.week(0).Firsts
 	for _, episode := range slices.Sorted(maps.Keys(first)) {
-		it, ok, err := p.item(episode, "", events.TypeOpportunityDetected, first[episode].Seq)
+		it, ok, err := p.item(episode, "", events.TypeOpportunityDetected, first[episode])
 		if ok {
 			err = fn(it)
 		}

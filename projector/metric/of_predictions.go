@@ -25,6 +25,7 @@ var predictionMetrics = []Metric{
 		Exclusions: youngerThan7,
 		Missing:    "void, unresolved and open predictions stay in the denominator; what somebody reported resolves nothing",
 		Source:     "C9 Weekly report, Resolution coverage; C8 13",
+		over:       []view.Listing{view.AllPredictions},
 		count: func(p *pass) error {
 			return p.predictions(func(it item, v *view.Prediction) error {
 				it.group = ""
@@ -45,13 +46,14 @@ var predictionMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormMedian, Unit: "days", Per: 86400,
 		Exclusions: imported + "; confirmed, refuted and void predictions",
 		Source:     "C8 13",
+		over:       []view.Listing{view.AllPredictions},
 		count: func(p *pass) error {
 			return p.predictions(func(it item, v *view.Prediction) error {
 				it.group = ""
 				if f := v.Final(); decided(v) || f != nil && f.Verdict == view.VerdictVoid {
 					return it.exclude("settled or void")
 				}
-				return it.amount(it.ref, p.age(v.RecordedAt))
+				return it.waits(v.RecordedAt)
 			})
 		},
 	},
@@ -64,6 +66,7 @@ var predictionMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Exclusions: imported + "; predictions without a verdict of telemetry",
 		Source:     "C8 13; C9 Separate intent, action and outcome",
+		over:       []view.Listing{view.AllPredictions},
 		count: func(p *pass) error {
 			return p.decidedPredictions(func(it item, v *view.Prediction) error { return it.putBy(scored(v), decision(v).ref) })
 		},
@@ -78,6 +81,7 @@ var predictionMetrics = []Metric{
 		Exclusions: imported + "; predictions without a verdict of telemetry; what may not be scored",
 		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
 		Source:     "C8 7.7, Calibration",
+		over:       []view.Listing{view.AllPredictions},
 		count: func(p *pass) error {
 			return p.scoredPredictions(func(it item, v *view.Prediction) error {
 				return it.putBy(v.Final().Verdict == view.VerdictConfirmed, decision(v).ref)
@@ -94,6 +98,7 @@ var predictionMetrics = []Metric{
 		Exclusions: imported + "; predictions without a verdict of telemetry; what may not be scored",
 		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
 		Source:     "C8 7.7, Calibration",
+		over:       []view.Listing{view.AllPredictions},
 		count: func(p *pass) error {
 			return p.misses(func(v *view.Prediction) float64 { return square(v.P - outcome(v)) })
 		},
@@ -108,6 +113,7 @@ var predictionMetrics = []Metric{
 		Exclusions: imported + "; predictions without a verdict of telemetry; what may not be scored",
 		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
 		Source:     "C8 7.7, Calibration",
+		over:       []view.Listing{view.AllPredictions},
 		count: func(p *pass) error {
 			return p.misses(func(v *view.Prediction) float64 { return v.P - outcome(v) })
 		},
@@ -241,7 +247,7 @@ func outcome(v *view.Prediction) float64 {
 }
 
 // isOld says whether something is old enough to count for coverage.
-func (p *pass) isOld(at time.Time) bool { return at.Before(p.now.Add(-Settled)) }
+func (p *pass) isOld(at time.Time) bool { return p.ages(at.Add(Settled)) }
 
 // age is in seconds by ledger time.
 func (p *pass) age(at time.Time) int64 { return int64(max(0, p.now.Sub(at)) / time.Second) }

@@ -2,8 +2,10 @@ package metric
 
 import (
 	"fmt"
+	"hash/crc32"
 
 	"assay/events"
+	"assay/ledger"
 	"assay/projector/view"
 )
 
@@ -19,6 +21,7 @@ var usageMetrics = []Metric{
 		Kind:      Guardrail, Form: FormSum, Unit: "tokens",
 		Missing: leftOut,
 		Source:  "C8 14; C9 Weekly report, Cost",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count:   func(p *pass) error { return p.tokens(func(u *view.Usage) *int64 { return u.InputTokens }) },
 	},
 	{
@@ -29,6 +32,7 @@ var usageMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormSum, Unit: "tokens",
 		Missing: leftOut,
 		Source:  "C8 14",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count:   func(p *pass) error { return p.tokens(func(u *view.Usage) *int64 { return u.CachedTokens }) },
 	},
 	{
@@ -39,6 +43,7 @@ var usageMetrics = []Metric{
 		Kind:      Guardrail, Form: FormSum, Unit: "tokens",
 		Missing: leftOut,
 		Source:  "C8 14; C9 Weekly report, Cost",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count:   func(p *pass) error { return p.tokens(func(u *view.Usage) *int64 { return u.OutputTokens }) },
 	},
 	{
@@ -49,6 +54,7 @@ var usageMetrics = []Metric{
 		Kind:      Guardrail, Form: FormCount, Unit: "calls",
 		Exclusions: imported + "; calls that were denied",
 		Source:     "C8 14; C9 Weekly report, Cost",
+		over:       []view.Listing{view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.calls(func(it item, _ *view.ToolCall, _ *view.Call) error { return it.numerator(it.ref) })
 		},
@@ -62,6 +68,7 @@ var usageMetrics = []Metric{
 		Exclusions: imported + "; calls that were denied",
 		Missing:    leftOut,
 		Source:     "C8 14; C9 Weekly report, Cost",
+		over:       []view.Listing{view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.calls(func(it item, _ *view.ToolCall, c *view.Call) error { return it.known(c.Usage.LatencyUS(), "latency") })
 		},
@@ -75,6 +82,7 @@ var usageMetrics = []Metric{
 		Exclusions: imported + "; calls that were denied, or that only the agent told of",
 		Missing:    leftOut,
 		Source:     "C9 Proposal details, P1",
+		over:       []view.Listing{view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.calls(func(it item, t *view.ToolCall, c *view.Call) error {
 				it.group = ""
@@ -96,6 +104,7 @@ var usageMetrics = []Metric{
 		Kind:        Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: "a call that nobody told of is not known",
 		Source:  "EP Causal evidence protocol, claim 1",
+		over:    []view.Listing{view.AllToolCalls},
 		count: func(p *pass) error {
 			return view.ListToolCalls(p.state, p.namespace, func(t *view.ToolCall) error {
 				it, ok, err := p.call(t)
@@ -116,6 +125,7 @@ var usageMetrics = []Metric{
 		Exclusions: imported + "; tool calls that count for themselves",
 		Missing:    leftOut,
 		Source:     "C8 14",
+		over:       []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.usage(func(it item, u *view.Spent) error {
 				if u.ToolCallID != "" {
@@ -137,6 +147,7 @@ var usageMetrics = []Metric{
 		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
 		Missing: leftOut,
 		Source:  "C8 14",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.usage(func(it item, u *view.Spent) error {
 				if u.ToolCallID != "" {
@@ -155,6 +166,7 @@ var usageMetrics = []Metric{
 		Kind:      Guardrail, Form: FormSum, Unit: "USD", Per: perDollar,
 		Missing: leftOut + "; without a price, or with a number of tokens unknown, a cost is unknown",
 		Source:  "C8 14",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.costs(func(it item, u *view.Spent, cost *int64) error { return it.known(cost, "cost") })
 		},
@@ -167,6 +179,7 @@ var usageMetrics = []Metric{
 		Kind:      Diagnostic, Form: FormSum, Unit: "USD", Per: perDollar,
 		Missing: leftOut,
 		Source:  "C8 14",
+		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.usage(func(it item, u *view.Spent) error { return it.known(u.Usage.ChargedNanoUSD(), "charge") })
 		},
@@ -191,6 +204,7 @@ var usageMetrics = []Metric{
 		Exclusions: imported + "; confirmed claims that were not asserted then, or that anything refuted",
 		Missing:    mustBeKnown,
 		Source:     "C9 Weekly report, Cost",
+		over:       []view.Listing{view.AllTold, view.AllToolCalls, view.AllClaims},
 		count: func(p *pass) error {
 			err := p.costs(func(it item, u *view.Spent, cost *int64) error {
 				it.group = ""
@@ -209,6 +223,7 @@ func told(name, question, what, unit string, per int64, of func(*view.Spent) *in
 	return Metric{
 		Name: name, Question: question, Numerator: what + " of messages and jobs, each once, by usage.recorded", Groups: "model",
 		Kind: Guardrail, Form: FormSum, Unit: unit, Per: per, Missing: leftOut, Source: "C8 14",
+		over: []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
 			return p.usage(func(it item, u *view.Spent) error {
 				if u.ToolCallID != "" {
@@ -269,12 +284,52 @@ func (p *pass) costOfIncidents() error {
 	if err != nil {
 		return err
 	}
+	if p.fn != nil {
+		return p.episodeCosts(func(episode string) (item, bool) {
+			it, ok := incidents[episode]
+			return it, ok
+		})
+	}
+	all, err := p.sumsOf(episodeCosts())
+	if err != nil {
+		return err
+	}
+	for episode, it := range incidents {
+		if cost := all.week(shardOf(episode)).Groups[episode]; cost != nil {
+			it.sums.week(it.week).All.add(cost)
+		}
+	}
+	return nil
+}
+
+// episodeCosts is what was used in each episode. What one record changes is one of
+// many sums: in place of the weeks stand shards of the episodes.
+func episodeCosts() unit {
+	over := []view.Listing{view.AllTold, view.AllToolCalls}
+	return unit{"episode_costs", over, false, func(r reading, _ []ledger.Seq, into *sums) error {
+		p := &pass{reading: r}
+		err := p.episodeCosts(func(episode string) (item, bool) {
+			return item{pass: p, id: episode, group: episode, week: shardOf(episode)}, episode != ""
+		})
+		*into = p.sums
+		return err
+	}}
+}
+
+const costShards = 1 << 12
+
+func shardOf(episode string) ledger.Seq {
+	return ledger.Seq(crc32.ChecksumIEEE([]byte(episode)) % costShards)
+}
+
+// episodeCosts counts what was used in each episode with the item that of has for it.
+func (p *pass) episodeCosts(of func(episode string) (item, bool)) error {
 	prices, err := view.ReadPrices(p.state)
 	if err != nil {
 		return err
 	}
 	return view.ListUsage(p.state, p.namespace, func(u *view.Spent) error {
-		it, ok := incidents[u.EpisodeID]
+		it, ok := of(u.EpisodeID)
 		if !ok {
 			return nil
 		}

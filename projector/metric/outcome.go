@@ -243,29 +243,34 @@ func surprise(p, outcome float64) float64 {
 	return -math.Log(p)
 }
 
-// loss sums page by page in the order of prediction ids, so that it is the same
-// each time.
+// loss sums in billionths, so that the sum is the same in every order.
 type loss struct {
 	N, Filled         int64
-	Sum               float64
-	FillBest, FillBad float64
+	Sum               int64
+	FillBest, FillBad int64
 }
+
+// perLoss is in how many parts a loss is counted.
+const perLoss = 1_000_000_000
+
+func lossParts(x float64) int64 { return int64(math.Round(x * perLoss)) }
 
 func (l *loss) score(x float64) {
 	l.N++
-	l.Sum += x
+	l.Sum += lossParts(x)
 }
 
 func (l *loss) fill(a, b float64) {
 	l.Filled++
-	l.FillBest += min(a, b)
-	l.FillBad += max(a, b)
+	l.FillBest += lossParts(min(a, b))
+	l.FillBad += lossParts(max(a, b))
 }
 
 func (l *loss) result() Loss {
-	out := Loss{Value: divide(l.Sum, l.N)}
+	mean := func(sum, n int64) *float64 { return divide(float64(sum)/perLoss, n) }
+	out := Loss{Value: mean(l.Sum, l.N)}
 	if l.Filled > 0 {
-		out.Best, out.Worst = divide(l.Sum+l.FillBest, l.N+l.Filled), divide(l.Sum+l.FillBad, l.N+l.Filled)
+		out.Best, out.Worst = mean(l.Sum+l.FillBest, l.N+l.Filled), mean(l.Sum+l.FillBad, l.N+l.Filled)
 	}
 	return out
 }

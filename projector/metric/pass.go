@@ -3,6 +3,8 @@ package metric
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"assay/internal/kv"
 	"assay/internal/stats"
@@ -16,10 +18,10 @@ import (
 type pass struct {
 	reading
 	options  Options
-	from, to ledger.Seq // records of the week: [from, to); to is 0 without one
+	from, to ledger.Seq   // records of the week: [from, to); to is 0 without one
+	weeks    []ledger.Seq // that closed one each, in order: what is added up is told apart by them
 	fn       func(Record) error
-	all      tally
-	groups   map[string]*tally
+	sums     sums
 	why      string
 	withheld string                    // why there is to be no value, whatever the records come to; else empty
 	bounds   map[string]stats.Interval // of groups, where an interval needs more than their sums
@@ -64,6 +66,29 @@ func (p *pass) findWeek(id string) error {
 	})
 }
 
+// closings are the records that closed a week each, in order.
+func closings(s *projector.State) (all []ledger.Seq, err error) {
+	err = view.ListWeeks(s, func(w *view.Week) error {
+		all = append(all, w.Seq)
+		return nil
+	})
+	slices.Sort(all)
+	return all, err
+}
+
+// weekOf is the first record of the week that a record is of, 0 for the first week.
+// It is the same whenever it is asked for.
+func weekOf(closings []ledger.Seq, seq ledger.Seq) ledger.Seq {
+	i, found := slices.BinarySearch(closings, seq)
+	switch {
+	case found:
+		return seq
+	case i == 0:
+		return 0
+	}
+	return closings[i-1]
+}
+
 // ref names a record.
 type ref struct {
 	seq ledger.Seq
@@ -75,13 +100,14 @@ type item struct {
 	*pass
 	id    string
 	group string
+	week  ledger.Seq // the first record of the week that it is added up with
 	ref
 }
 
 // item takes a thing up if it is to be counted: its record is of the week, and was
 // not imported, which is an exclusion.
 func (p *pass) item(id, group, typ string, seq ledger.Seq) (it item, ok bool, err error) {
-	it = item{p, id, group, ref{seq, typ}}
+	it = item{p, id, group, weekOf(p.weeks, seq), ref{seq, typ}}
 	if p.to > 0 && (seq < p.from || seq >= p.to) {
 		return it, false, nil
 	}
@@ -144,19 +170,32 @@ const unknown = "unknown "
 
 func (it item) exclude(reason string) error { return it.put(Excluded, it.ref, 0, reason) }
 
-func (it item) put(role Role, by ref, n int64, reason string) error {
-	r := Record{Seq: by.seq, Type: by.typ, Role: role, Item: it.id, Group: it.group, Count: n, Reason: reason}
-	it.all.add(&r)
-	if it.group != "" {
-		g := it.groups[it.group]
-		if g == nil {
-			g = &tally{keep: it.all.keep}
-			it.groups[it.group] = g
-		}
-		g.add(&r)
+// waits counts by how long something has been waiting, in seconds of ledger time,
+// and goes on to count while the ledger grows.
+func (it item) waits(since time.Time) error {
+	imported, err := it.isImported(it.seq)
+	if err != nil {
+		return err
 	}
+	if imported {
+		return it.exclude(whyImported)
+	}
+	return it.add(it.ref, Numerator, it.age(since), "", &since)
+}
+
+func (it item) put(role Role, by ref, n int64, reason string) error {
+	return it.add(by, role, n, reason, nil)
+}
+
+func (it item) add(by ref, role Role, n int64, reason string, since *time.Time) error {
+	r := Record{Seq: by.seq, Type: by.typ, Role: role, Item: it.id, Group: it.group, Count: n, Reason: reason}
+	it.sums.week(it.week).add(&r, since)
 	if it.fn == nil {
 		return nil
 	}
-	return it.fn(r)
+	err := it.fn(r)
+	if errors.Is(err, kv.ErrStop) {
+		err = errEnough // which ends no scan as if it were whole
+	}
+	return err
 }

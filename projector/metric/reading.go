@@ -14,8 +14,24 @@ import (
 type reading struct {
 	state     *projector.State
 	namespace string
-	now       time.Time // of the ledger
-	imports   bool      // there are some
+	now       time.Time  // of the ledger
+	imports   bool       // there are some
+	due       *time.Time // from when on what is read may come to something else, if not nil; zero for never
+}
+
+// ages says whether now is behind t, and notes t as due if not.
+func (r reading) ages(t time.Time) bool {
+	if r.now.After(t) {
+		return true
+	}
+	// What falls due at t itself counts with it: see view.StandingOf.
+	if t.Equal(r.now) {
+		t = t.Add(1)
+	}
+	if r.due != nil && (r.due.IsZero() || t.Before(*r.due)) {
+		*r.due = t
+	}
+	return false
 }
 
 func readingOf(s *projector.State, namespace string) (reading, error) {

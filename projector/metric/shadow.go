@@ -69,14 +69,10 @@ func capture(s *projector.State, sc *view.ShadowCase) (captured, error) {
 }
 
 func (c *computer) shadow(sc *view.ShadowCase) error {
-	was, ok := c.captured[sc.Claim.ClaimID]
-	if !ok {
-		var err error
-		if was, err = capture(c.state, sc); err != nil {
-			return err
-		}
+	was, err := capture(c.state, sc)
+	if err != nil {
+		return err
 	}
-	c.captures[sc.Claim.ClaimID] = was
 	s := &c.Shadow
 	s.WithAlternatives.Denominator++
 	s.LaterSets += sc.LaterSets

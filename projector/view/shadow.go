@@ -199,28 +199,7 @@ func shadowCase(s *projector.State, c *Claim) (*ShadowCase, error) {
 	if err := out.Capture(s); err != nil {
 		return nil, err
 	}
-	p, err := projector.Load[capture](s, Shadow, key(captureKind, c.Namespace, c.ClaimID))
-	if err != nil {
-		return nil, err
-	}
-	out.LaterSets = p.LaterSets
 	return out, out.Follow(s)
-}
-
-// LaterSets are ShadowCase.LaterSets of the claims of a page of AllClaims, by
-// claim id, where there are any. One scan finds them: what is kept of a claim's
-// capture has the claim's own key.
-func LaterSets(s *projector.State, claims projector.Page) (map[string]int64, error) {
-	out := make(map[string]int64)
-	page := claims
-	page.Projection = Shadow
-	err := projector.Scan(s.On(page), Shadow, page.Prefix, "", func(k string, c *capture) error {
-		if c.LaterSets > 0 {
-			out[unescaper.Replace(k[len(page.Prefix):])] = c.LaterSets
-		}
-		return nil
-	})
-	return out, err
 }
 
 // Capture fills in what was there when the claim was made: alternatives and
@@ -247,9 +226,14 @@ func HypothesesBefore(s *projector.State, c *Claim) (set *HypothesisSet, join st
 	return set, p.Join, err
 }
 
-// Follow fills in what happened since, but for LaterSets.
+// Follow fills in what happened since.
 func (sc *ShadowCase) Follow(s *projector.State) (err error) {
 	c := &sc.Claim
+	p, err := projector.Load[capture](s, Shadow, key(captureKind, c.Namespace, c.ClaimID))
+	if err != nil {
+		return err
+	}
+	sc.LaterSets = p.LaterSets
 	if sc.Predictions, err = PromisesOf(s, c); err != nil {
 		return err
 	}

@@ -189,16 +189,15 @@ func TestEvidenceOfAClaim(t *testing.T) {
 	})
 }
 
-// TestLaterSetsByPage: what one scan of a page finds is what each case says.
-func TestLaterSetsByPage(t *testing.T) {
+// TestPages: the pages of a listing show each of its values once, and of another
+// listing nothing.
+func TestPages(t *testing.T) {
 	l := ledgertest.New()
 	const claims = 500
-	want := make(map[string]int64)
 	for i := range claims {
 		id := fmt.Sprintf("claim-%d", i)
 		l.Put("agent/piper", "production", &events.ClaimRecorded{ClaimID: id, Status: "hypothesis"})
 		for n := range i % 3 {
-			want[id]++
 			l.Put("agent/piper", "production", &events.HypothesesRecorded{SetID: fmt.Sprintf("set-%d-%d", i, n), ClaimID: &id})
 		}
 	}
@@ -207,26 +206,27 @@ func TestLaterSetsByPage(t *testing.T) {
 		if err != nil || len(pages) < 4 {
 			t.Fatalf("%d pages, %v", len(pages), err)
 		}
-		listed := 0
+		seen := map[string]bool{}
 		for _, page := range pages {
-			later, err := view.LaterSets(s, page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = view.ListShadowCases(s.On(page), "production", func(sc *view.ShadowCase) error {
-				listed++
-				if n := later[sc.Claim.ClaimID]; n != sc.LaterSets || n != want[sc.Claim.ClaimID] {
-					t.Errorf("%s: %d on its page, %d by itself, want %d", sc.Claim.ClaimID, n, sc.LaterSets, want[sc.Claim.ClaimID])
+			on := s.On(page, view.AllClaims.Whole("production"), view.AllHypotheses.Whole("production"))
+			err := view.ListShadowCases(on, "production", func(sc *view.ShadowCase) error {
+				var n int
+				fmt.Sscanf(sc.Claim.ClaimID, "claim-%d", &n)
+				if seen[sc.Claim.ClaimID] || sc.LaterSets != int64(n%3) {
+					t.Errorf("%s: seen %v, %d later sets", sc.Claim.ClaimID, seen[sc.Claim.ClaimID], sc.LaterSets)
 				}
-				delete(later, sc.Claim.ClaimID)
+				seen[sc.Claim.ClaimID] = true
 				return nil
 			})
-			if err != nil || len(later) > 0 {
-				t.Errorf("page %q has %v of other pages, %v", page.From, later, err)
+			if err == nil {
+				err = view.ListHypotheses(on, "production", func(h *view.HypothesisSet) error { return fmt.Errorf("%s is shown", h.SetID) })
+			}
+			if err != nil {
+				t.Error(err)
 			}
 		}
-		if listed != claims {
-			t.Errorf("the pages have %d claims of %d", listed, claims)
+		if len(seen) != claims {
+			t.Errorf("the pages have %d claims of %d", len(seen), claims)
 		}
 	})
 }

@@ -255,17 +255,32 @@ func find[T any](s *projector.State, projection, kind, id string) ([]T, error) {
 // Listing is what a function such as ListClaims goes through.
 type Listing struct{ projection, kind string }
 
-// The listings that scores go through.
+// The listings that scores and metrics are sums over.
 var (
-	AllClaims        = Listing{Claims, claimKind}
-	AllExperiments   = Listing{Experiments, experimentKind}
-	AllHypotheses    = Listing{Shadow, setKind}
-	AllOpportunities = Listing{Opportunities, opportunityKind}
-	AllPredictions   = Listing{Predictions, predictionKind}
-	AllQueries       = Listing{Queries, queryKind}
-	AllTold          = Listing{Usages, usageKind}
-	AllToolCalls     = Listing{ToolCalls, callKind}
+	AllAbductions     = Listing{Abductions, abductionKind}
+	AllBeliefReads    = Listing{Beliefs, beliefReadKind}
+	AllClaims         = Listing{Claims, claimKind}
+	AllContentChanges = Listing{Beliefs, contentChangeKind}
+	AllContradictions = Listing{Contradictions, contradictionKind}
+	AllDeliveries     = Listing{Findings, findingDelivery}
+	AllExperiments    = Listing{Experiments, experimentKind}
+	AllFindings       = Listing{Findings, findingKind}
+	AllHypotheses     = Listing{Shadow, setKind}
+	AllLineage        = Listing{Beliefs, lineageKind}
+	AllOpportunities  = Listing{Opportunities, opportunityKind}
+	AllPredictions    = Listing{Predictions, predictionKind}
+	AllQueries        = Listing{Queries, queryKind}
+	AllRatings        = Listing{Findings, ratingKind}
+	AllTold           = Listing{Usages, usageKind}
+	AllToolCalls      = Listing{ToolCalls, callKind}
+	AllWithheld       = Listing{Findings, withheldKind}
 )
+
+// Whole is the namespace's listing as one page.
+func (l Listing) Whole(namespace string) projector.Page {
+	p := prefix(l.kind, namespace)
+	return projector.Page{Projection: l.projection, Prefix: p, From: p}
+}
 
 // Pages cuts a namespace's listing. The List function of projector.State.On sees
 // one page.

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"assay/internal/kv"
 	"assay/projector"
 	"assay/projector/metric"
 )
@@ -48,9 +49,10 @@ type Explained struct {
 func Explain(s *projector.State, q ExplainQuery) (out Explained, err error) {
 	out.Records = []metric.Record{}
 	out.Explanation, err = metric.Explain(s, q.Metric, q.Namespace, q.Options, func(r metric.Record) error {
-		if out.More = len(out.Records) >= q.Limit; !out.More {
-			out.Records = append(out.Records, r)
+		if out.More = len(out.Records) >= q.Limit; out.More {
+			return kv.ErrStop
 		}
+		out.Records = append(out.Records, r)
 		return nil
 	})
 	return out, err

@@ -35,7 +35,6 @@ type Projector struct {
 	nc     *nats.Conn
 	done   chan struct{}
 	err    error
-	scorer metric.Scorer
 
 	mu     sync.Mutex // guards what follows, which is made anew when the store failed
 	runner *projector.Runner
@@ -69,7 +68,7 @@ func (p *Projector) open() error {
 	if err != nil {
 		return fmt.Errorf("views: %w", err)
 	}
-	r, err := projector.NewRunner(projector.Config{DB: db, Source: p.source, Projections: view.All(), Logger: p.cfg.Log})
+	r, err := projector.NewRunner(projector.Config{DB: db, Source: p.source, Projections: view.All(), Keep: metric.Keep, Logger: p.cfg.Log})
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
@@ -190,7 +189,7 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		})
 	}
 	handle(mux, "GET /digest", func(*http.Request) (any, error) { return p.Runner().Digest() })
-	views("GET /score", func(s *projector.State, v url.Values) (any, error) { return p.scorer.Score(s, v.Get("namespace")) })
+	views("GET /score", func(s *projector.State, v url.Values) (any, error) { return metric.Compute(s, v.Get("namespace")) })
 	views("GET /explain", func(s *projector.State, v url.Values) (any, error) {
 		q, err := explainQuery(v)
 		if err != nil {

@@ -116,9 +116,8 @@ func CompareScores(ctx context.Context, c FoldConfig, to ledger.Seq, step int, n
 		return nil, err
 	}
 	out := metric.NewComparison(step, types)
-	var scorer metric.Scorer
 	cfg.Inspect = func(s *projector.State) error {
-		score, err := scorer.Score(s, namespace)
+		score, err := metric.Compute(s, namespace)
 		if err != nil {
 			return err
 		}
@@ -127,7 +126,7 @@ func CompareScores(ctx context.Context, c FoldConfig, to ledger.Seq, step int, n
 		}
 		return out.Add(score)
 	}
-	return out, projector.Walk(ctx, cfg, to, step)
+	return out, projector.Walk(ctx, cfg, to, step, metric.KeepScore(namespace))
 }
 
 // EachType calls fn with the types of the records from from to to, in order; ""
