@@ -309,3 +309,19 @@ func TestDetectorIsLabelledByTextAlone(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// TestTurnsOfOutcomesAreNotBlind: the set says that the detector found nothing in them.
+func TestTurnsOfOutcomesAreNotBlind(t *testing.T) {
+	b := &book{ledgertest.New(), t}
+	start := events.FormatTime(b.Now())
+	b.Put("detector/main", "production", &events.DetectorScanned{DetectorVersion: "1", Turns: 1, Negative: 1, NegativeTurnIDs: []string{"turn-1"}})
+	b.Put("agent/piper", "production", &events.ClaimRecorded{ClaimID: "claim-1", Status: "asserted", Proposition: &events.Proposition{Variable: "v", Value: "x"}})
+	b.Put("operator/op", "production", &events.FixRechecked{ClaimID: "claim-1", Result: "confirmed", Source: "instrument", Direct: true})
+	b.Put("logger/main", "production", &events.WeekClosed{Week: "2026-W40", Zone: "UTC", Start: start, End: events.FormatTime(b.Now())})
+	b.PutEvent("operator/main", "production", []byte(b.sampled()))
+	out, _ := b.talk(0, "", "--json", "audit", "label", "--dry-run", "--blind", "--label", "turn-1=yes,no", "--label", "claim-1=yes")
+	claim, turn, _ := strings.Cut(out, "\n")
+	if !strings.Contains(claim, `"id":"claim-1"`) || !strings.Contains(claim, `"blind":true`) || !strings.Contains(turn, `"id":"turn-1"`) || !strings.Contains(turn, `"blind":false`) {
+		t.Error(out)
+	}
+}

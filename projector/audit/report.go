@@ -82,7 +82,20 @@ type Pair struct {
 	Raters [2]string `json:"raters"`
 	Cases  int64     `json:"cases"` // that both answer
 	Agreed int64     `json:"agreed"`
-	// Kappa is Cohen's, with its interval; null as Why says.
+	Kappa
+	// Answers are the same for each answer against all others, where there are more than
+	// two: which of them is the one that raters do not tell apart.
+	Answers []OneAnswer `json:"answers,omitzero"`
+}
+
+// OneAnswer is the agreement of two raters on whether something is one answer.
+type OneAnswer struct {
+	Answer string `json:"answer"`
+	Kappa
+}
+
+// Kappa is Cohen's, with its interval; null as Why says.
+type Kappa struct {
 	Kappa *float64 `json:"kappa"`
 	Low   *float64 `json:"low"`
 	High  *float64 `json:"high"`
@@ -240,7 +253,7 @@ func (r *Report) ask(q Question, set string, cases [][]view.Label) {
 		v.Share, v.Low, v.High = share(v.Cases, a.Decided, EnoughCases)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(tables), func(x, y [2]string) int { return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1])) }) {
-		a.Pairs = append(a.Pairs, agree(k, tables[k]))
+		a.Pairs = append(a.Pairs, agree(k, q.Options, tables[k]))
 	}
 	r.Questions = append(r.Questions, a)
 }
@@ -269,7 +282,7 @@ func share(k, n, enough int64) (value, low, high *float64) {
 	return &v, &iv.Low, &iv.High
 }
 
-func agree(raters [2]string, table [][]int64) Pair {
+func agree(raters [2]string, options []string, table [][]int64) Pair {
 	p := Pair{Raters: raters}
 	for i, row := range table {
 		p.Agreed += row[i]
@@ -277,22 +290,45 @@ func agree(raters [2]string, table [][]int64) Pair {
 			p.Cases += n
 		}
 	}
-	if p.Cases < EnoughCases {
-		p.Why = fmt.Sprintf("both answer for %d cases, of at least %d", p.Cases, EnoughCases)
-		return p
+	p.Kappa = kappaOf(p.Cases, table)
+	if len(options) > 2 {
+		for i, o := range options {
+			p.Answers = append(p.Answers, OneAnswer{o, kappaOf(p.Cases, against(table, i))})
+		}
+	}
+	return p
+}
+
+// against folds a table into one answer and all others.
+func against(table [][]int64, one int) [][]int64 {
+	out := [][]int64{{0, 0}, {0, 0}}
+	for i, row := range table {
+		for j, n := range row {
+			x, y := 1, 1
+			if i == one {
+				x = 0
+			}
+			if j == one {
+				y = 0
+			}
+			out[x][y] += n
+		}
+	}
+	return out
+}
+
+func kappaOf(cases int64, table [][]int64) Kappa {
+	if cases < EnoughCases {
+		return Kappa{Why: fmt.Sprintf("both answer for %d cases, of at least %d", cases, EnoughCases)}
 	}
 	k, ok := stats.Kappa(table, stats.Z95)
-	if !ok {
-		p.Why = "both give one answer throughout: chance alone would agree as often"
-		return p
+	switch {
+	case !ok:
+		return Kappa{Why: "both give one answer throughout: chance alone would agree as often"}
+	case k.Interval == nil:
+		return Kappa{Kappa: &k.Kappa, Why: "the table says nothing of the spread"}
 	}
-	p.Kappa = &k.Kappa
-	if k.Interval == nil {
-		p.Why = "they agree without exception, which says nothing of the spread"
-		return p
-	}
-	p.Low, p.High = &k.Interval.Low, &k.Interval.High
-	return p
+	return Kappa{Kappa: &k.Kappa, Low: &k.Interval.Low, High: &k.Interval.High}
 }
 
 func censusOf(cases [][]view.Label) *Census {
@@ -336,11 +372,12 @@ func (r *Report) Text() string {
 			b.WriteByte('\n')
 		}
 		for _, p := range a.Pairs {
-			fmt.Fprintf(&b, "  kappa of %s and %s: %s (agreed %d of %d)", p.Raters[0], p.Raters[1], estimate(p.Kappa, p.Low, p.High), p.Agreed, p.Cases)
-			if p.Why != "" {
-				fmt.Fprintf(&b, ": %s", p.Why)
+			fmt.Fprintf(&b, "  kappa of %s and %s: %s (agreed %d of %d)\n", p.Raters[0], p.Raters[1], p.Kappa, p.Agreed, p.Cases)
+			for _, o := range p.Answers {
+				if o.Kappa.Kappa != nil {
+					fmt.Fprintf(&b, "    %-18s %s\n", o.Answer, o.Kappa)
+				}
 			}
-			b.WriteByte('\n')
 		}
 	}
 	if c := r.Census; c != nil {
@@ -368,6 +405,15 @@ func (r *Report) Text() string {
 		fmt.Fprintf(&b, "\n%d labels under other rubrics are left out\n", r.OtherRubrics)
 	}
 	return b.String()
+}
+
+// String is the estimate, and what is missing of it.
+func (k Kappa) String() string {
+	out := estimate(k.Kappa, k.Low, k.High)
+	if k.Why != "" {
+		out += ": " + k.Why
+	}
+	return out
 }
 
 func estimate(value, low, high *float64) string {

@@ -93,7 +93,7 @@ func TestReportOfTwoRaters(t *testing.T) {
 		t.Fatalf("%+v", q.Pairs)
 	}
 	p := q.Pairs[0]
-	if p.Raters != [2]string{"ann", "bob"} || p.Cases != 50 || p.Agreed != 35 || p.Kappa == nil || math.Abs(*p.Kappa-0.4) > 1e-12 || !(*p.Low < 0.4 && 0.4 < *p.High) {
+	if p.Raters != [2]string{"ann", "bob"} || p.Cases != 50 || p.Agreed != 35 || p.Kappa.Kappa == nil || math.Abs(*p.Kappa.Kappa-0.4) > 1e-12 || !(*p.Low < 0.4 && 0.4 < *p.High) {
 		t.Errorf("%+v", p)
 	}
 	d := r.Disagreements[0]
@@ -111,6 +111,43 @@ func TestReportOfTwoRaters(t *testing.T) {
 	}
 }
 
+// TestKappaOfOneAnswer: both say correlation of the same 6 edges, causal claim of the same
+// 8, and bob calls dependency what ann calls chronology, 3 edges each way round. Of
+// correlation they agree always; of dependency on 14 of 20, chance would on
+// (3·3 + 17·17) ÷ 400 = 0.745, so that kappa is (0.7 − 0.745) ÷ 0.255.
+func TestKappaOfOneAnswer(t *testing.T) {
+	s := newSheet(metric.SetEdges, "edge", 20)
+	i := 0
+	for _, row := range []struct {
+		ann, bob string
+		n        int
+	}{{"correlation", "correlation", 6}, {metric.CausalClaim, metric.CausalClaim, 8}, {"chronology", "dependency", 3}, {"dependency", "chronology", 3}} {
+		for range row.n {
+			s.label(t, i, "ann", map[string]string{"edge.relation_kind": row.ann})
+			s.label(t, i, "bob", map[string]string{"edge.relation_kind": row.bob})
+			i++
+		}
+	}
+	r := s.report()
+	got := map[string]audit.Kappa{}
+	for _, o := range r.Questions[0].Pairs[0].Answers {
+		got[o.Answer] = o.Kappa
+	}
+	if len(got) != 6 || *got["correlation"].Kappa != 1 || got["correlation"].Low != nil || got["part_of"].Kappa != nil {
+		t.Errorf("%+v", got)
+	}
+	if k := got["dependency"]; k.Kappa == nil || math.Abs(*k.Kappa-(0.7-0.745)/0.255) > 1e-12 || k.Low == nil {
+		t.Errorf("dependency %v", k)
+	}
+	if text := r.Text(); !strings.Contains(text, "    dependency         (-0.176") || strings.Contains(text, "    part_of") {
+		t.Error(text)
+	}
+	// Of two answers the one against the other is the whole.
+	if p := r.Questions[3]; p.Field != "edge.keeps_source" || len(p.Pairs) != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestReportOfTooLittle: what a few cases would give is not given.
 func TestReportOfTooLittle(t *testing.T) {
 	for _, tt := range []struct {
@@ -122,7 +159,7 @@ func TestReportOfTooLittle(t *testing.T) {
 	}{
 		{"nine cases", 9, true, "both answer for 9 cases, of at least 10", false},
 		{"one answer", 10, false, "both give one answer throughout", false},
-		{"perfect", 10, true, "they agree without exception", true},
+		{"perfect", 10, true, "the table says nothing of the spread", true},
 	} {
 		s := newSheet(metric.SetContradictions, "contradiction", 20)
 		for i := range tt.n {
@@ -135,7 +172,7 @@ func TestReportOfTooLittle(t *testing.T) {
 		}
 		q := s.report().Questions[0]
 		p := q.Pairs[0]
-		if !strings.HasPrefix(p.Why, tt.why) || (p.Kappa != nil) != tt.kappa || p.Low != nil || (q.Answers[0].Share != nil) != (tt.n >= 10) {
+		if !strings.HasPrefix(p.Why, tt.why) || (p.Kappa.Kappa != nil) != tt.kappa || p.Low != nil || (q.Answers[0].Share != nil) != (tt.n >= 10) {
 			t.Errorf("%s: %+v, %+v", tt.name, p, q.Answers[0])
 		}
 	}

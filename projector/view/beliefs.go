@@ -319,7 +319,10 @@ func (f believing) revise(d *events.BeliefRevised) {
 		} else {
 			f.gap(v, d)
 			f.see(v, sighting{version: d.NewVersion, oldVersion: d.OldVersion, sha256: d.ContentSHA256, revision: true, authorised: d.Authorised})
-			v.ReviewedSeq = f.r.Seq
+			if d.Change == "content" || !observer(f.r) {
+				// An edit of metadata that an audit of the store saw is no review of the belief.
+				v.ReviewedSeq = f.r.Seq
+			}
 		}
 		if d.Provenance != nil {
 			f.reviseLineage(v, d)

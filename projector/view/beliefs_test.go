@@ -399,3 +399,27 @@ func TestBeliefWithoutVersion(t *testing.T) {
 		}
 	})
 }
+
+// TestStoresEditIsNoReview: what an audit of the store saw edited leaves a belief as stale
+// as it was; the agent's own edit is a review.
+func TestStoresEditIsNoReview(t *testing.T) {
+	for editor, stale := range map[string]bool{"dispatcher/audit": true, piper: false} {
+		l := ledgertest.New()
+		l.Put(piper, prod, belief("base", 1, 1))
+		l.Put(piper, prod, belief("b", 1, 2, "base"))
+		l.Put(piper, prod, revised("base", 2, 3))
+		l.Put(editor, prod, &events.BeliefRevised{BeliefID: "b", Change: "metadata", ContentSHA256: sha(2), Authorised: ptr(true)})
+		l.Put("dispatcher/main", prod, &events.BeliefRead{BeliefID: "b"})
+		fold(t, l, func(s *projector.State) {
+			err := view.ListBeliefReads(s, prod, func(r *view.BeliefRead) error {
+				if (r.StaleBy != nil) != stale {
+					t.Errorf("edited by %s: %+v", editor, r.StaleBy)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

@@ -133,6 +133,62 @@ func TestAuditIsComparedWithTheFirst(t *testing.T) {
 	}
 }
 
+// TestReadLabels: labels count if an operator wrote them here and a sample that followed
+// its week drew the thing, whichever week's it was.
+func TestReadLabels(t *testing.T) {
+	l := ledgertest.New()
+	sample := func(week string, ids ...string) uint64 {
+		st := events.AuditStratum{Stratum: "edge"}
+		for _, id := range ids {
+			st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: id, Seq: 1})
+		}
+		return uint64(l.Put("operator/main", "production", &events.AuditSampled{Week: week, Namespace: "production", Set: ledgertest.Ptr("edges"), Method: metric.SampleMethod, Strata: []events.AuditStratum{st}}))
+	}
+	label := func(who, id string, sample uint64, ctx events.Context) {
+		l.Put(who, "production", &events.AuditLabelled{Context: ctx, Kind: "edge", ID: id, Rater: who, SampleSeq: &sample})
+	}
+	closeWeek := func(week string) {
+		l.Put("logger/main", "production", &events.WeekClosed{Week: week, Zone: "UTC", Start: events.FormatTime(l.Now()), End: events.FormatTime(l.Now())})
+	}
+	early := sample("2026-W40", "a")
+	closeWeek("2026-W39")
+	first := sample("2026-W39", "a", "b")
+	closeWeek("2026-W40")
+	config := AuditConfig{Evidence: bookEvidence{l}, Namespace: "production", Set: metric.SetEdges}
+	if _, err := ReadLabels(t.Context(), config); !errors.Is(err, ErrNotSampled) {
+		t.Errorf("sampled before the week was over: %v", err)
+	}
+	if _, err := ReadAllLabels(t.Context(), config); !errors.Is(err, ErrNotSampled) {
+		t.Error(err)
+	}
+	second := sample("2026-W40", "b", "c")
+	sample("2026-W40", "d") // the first counts
+	label("operator/ann", "b", first, events.Context{})
+	label("operator/ann", "c", second, events.Context{})
+	label("operator/bob", "a", early, events.Context{})
+	label("operator/bob", "d", second, events.Context{}) // was not drawn
+	label("operator/bob", "b", second, events.Context{Capture: ledgertest.Ptr("imported")})
+	label("agent/piper", "b", second, events.Context{})
+	got, err := ReadLabels(t.Context(), config)
+	if err != nil || uint64(got.Seq) != second {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	var found []string
+	for _, v := range got.Labels {
+		found = append(found, v.Principal+" "+v.ID+" "+v.DrawnStratum)
+	}
+	if want := "operator/ann b edge, operator/ann c edge"; strings.Join(found, ", ") != want {
+		t.Errorf("%v, want %s", found, want)
+	}
+	if all, err := ReadAllLabels(t.Context(), config); err != nil || len(all) != 1 || all[0].Seq != got.Seq {
+		t.Errorf("%+v, %v", all, err)
+	}
+	config.Week = "2026-W39"
+	if got, err := ReadLabels(t.Context(), config); err != nil || uint64(got.Seq) != first {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // pastClock is the host's clock some time ago.
 type pastClock struct {
 	logger.Clock
