@@ -6,7 +6,7 @@ package events
 type BeliefCreated struct {
 	Context       `json:"context"`
 	BeliefID      string      `json:"belief_id"`
-	Version       int64       `json:"version"`
+	Version       *int64      `json:"version,omitzero"`  // nil: not known, as of a store that counts none
 	Rung          *string     `json:"rung,omitzero"`     // nil: no causal hypothesis
 	ClaimID       *string     `json:"claim_id,omitzero"` // the claim that it stores
 	ContentSHA256 string      `json:"content_sha256"`    // hex; the content itself goes by dataref

@@ -114,15 +114,16 @@ type AuditSampled struct {
 	Context   `json:"context"`
 	Week      string         `json:"week"`
 	Namespace string         `json:"namespace"`
-	Method    string         `json:"method"`     // which rules made strata and order
-	Seed      string         `json:"seed"`       // hex leaf of the week.closed record
-	ClosedSeq uint64         `json:"closed_seq"` // that record
+	Set       *string        `json:"set,omitzero"` // detector, abduction, edges, contradictions, challenges, lineage; nil: outcomes
+	Method    string         `json:"method"`       // which rules made strata and order
+	Seed      string         `json:"seed"`         // hex leaf of the week.closed record
+	ClosedSeq uint64         `json:"closed_seq"`   // that record
 	Strata    []AuditStratum `json:"strata"`
 }
 
 // AuditStratum is one stratum with what was drawn from it, in that order.
 type AuditStratum struct {
-	Stratum    string      `json:"stratum"` // apparent_success, unresolved, detector_negative
+	Stratum    string      `json:"stratum"` // apparent_success, unresolved, detector_negative, detected, edge, contradiction, challenge, transform, lineage_change
 	Population int64       `json:"population"`
 	Unlisted   int64       `json:"unlisted"` // of the population, without an identifier and never drawn
 	Wanted     int64       `json:"wanted"`
@@ -131,7 +132,7 @@ type AuditStratum struct {
 
 // AuditCase is one drawn case.
 type AuditCase struct {
-	Kind string `json:"kind"` // claim, prediction, turn
+	Kind string `json:"kind"` // claim, prediction, turn, opportunity, contradiction, challenge, belief, edge, transform
 	ID   string `json:"id"`
 	Seq  uint64 `json:"seq"` // the record that introduced it
 }

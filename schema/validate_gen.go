@@ -267,16 +267,16 @@ var (
 	words8   = []string{"causal_claim", "correlation", "dependency", "chronology", "part_of", "other"}
 	words9   = []string{"claim", "prediction", "turn", "opportunity", "contradiction", "challenge", "belief", "edge", "transform"}
 	words10  = []string{"context", "kind", "id", "rater", "blind", "rubric_version"}
-	words11  = []string{"claim", "prediction", "turn"}
+	words11  = []string{"detector", "abduction", "edges", "contradictions", "challenges", "lineage"}
 	words12  = []string{"kind", "id", "seq"}
-	words13  = []string{"apparent_success", "unresolved", "detector_negative"}
+	words13  = []string{"apparent_success", "unresolved", "detector_negative", "detected", "edge", "contradiction", "challenge", "transform", "lineage_change"}
 	words14  = []string{"stratum", "population", "unlisted", "wanted", "cases"}
 	words15  = []string{"context", "week", "namespace", "method", "seed", "closed_seq", "strata"}
 	words16  = []string{"context", "challenge_id", "belief_id"}
 	words17  = []string{"operator", "tool", "memory", "summary", "other_agent"}
 	words18  = []string{"observation", "reported", "derived", "assumption"}
 	words19  = []string{"observation", "intervention", "counterfactual"}
-	words20  = []string{"context", "belief_id", "version", "content_sha256"}
+	words20  = []string{"context", "belief_id", "content_sha256"}
 	words21  = []string{"context", "belief_id"}
 	words22  = []string{"content", "metadata"}
 	words23  = []string{"context", "belief_id", "change", "content_sha256"}
@@ -1197,6 +1197,9 @@ func (s *scan) auditSampled() bool {
 		case "seed":
 			s.once(&seen, 4)
 			ok = s.match(&pattern4, 0, 64)
+		case "set":
+			s.once(&seen, 7)
+			ok = s.null() || s.enum(words11)
 		case "strata":
 			s.once(&seen, 6)
 			ok = s.array(1, 8, (*scan).auditSampledStrataItem)
@@ -1269,7 +1272,7 @@ func (s *scan) auditSampledStrataItemCasesItem() bool {
 			ok = s.match(&pattern0, 0, 128)
 		case "kind":
 			s.once(&seen, 0)
-			ok = s.enum(words11)
+			ok = s.enum(words9)
 		case "seq":
 			s.once(&seen, 2)
 			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
@@ -1344,23 +1347,23 @@ func (s *scan) beliefCreated() bool {
 			s.once(&seen, 1)
 			ok = s.match(&pattern0, 0, 128)
 		case "claim_id":
-			s.once(&seen, 4)
+			s.once(&seen, 3)
 			ok = s.null() || s.match(&pattern0, 0, 128)
 		case "content_sha256":
-			s.once(&seen, 3)
+			s.once(&seen, 2)
 			ok = s.match(&pattern4, 0, 64)
 		case "context":
 			s.once(&seen, 0)
 			ok = s.commonContext()
 		case "provenance":
-			s.once(&seen, 5)
+			s.once(&seen, 4)
 			ok = s.null() || s.commonProvenance()
 		case "rung":
-			s.once(&seen, 6)
+			s.once(&seen, 5)
 			ok = s.null() || s.enum(words19)
 		case "version":
-			s.once(&seen, 2)
-			ok = s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
+			s.once(&seen, 6)
+			ok = s.null() || s.integer(bounds{hasMin: true, min: 1, hasMax: true, max: 9007199254740992})
 		default:
 			ok = s.unknown(name, off)
 		}
@@ -1368,7 +1371,7 @@ func (s *scan) beliefCreated() bool {
 			return false
 		}
 	}
-	const required = 1<<4 - 1
+	const required = 1<<3 - 1
 	if seen&required != required {
 		return s.missing(start, seen, required, words20)
 	}

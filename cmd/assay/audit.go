@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"assay/cmd/internal/node"
@@ -16,6 +17,8 @@ import (
 type auditCmd struct {
 	Sample auditSampleCmd `cmd:"" help:"Draw what is to be labelled of a week, by the seed that closed it, and publish it."`
 	Check  auditCheckCmd  `cmd:"" help:"Draw a week's sample again from the ledger and compare it with the published one."`
+	Label  auditLabelCmd  `cmd:"" help:"Label the cases of a published sample: in the terminal, or from --label or JSON lines."`
+	Report auditReportCmd `cmd:"" help:"Say how far samples are labelled, what the raters answer, and how far they agree."`
 }
 
 // auditFlags name a sample.
@@ -23,6 +26,7 @@ type auditFlags struct {
 	evidenceFlags
 	Week      string `help:"ISO week, such as 2026-W48. Default: the last one that was closed." placeholder:"WEEK"`
 	Namespace string `help:"Namespace to draw from." default:"production"`
+	Set       string `help:"What is labelled: ${sets}." default:"outcomes" enum:"${sets}"`
 }
 
 var weekPattern = regexp.MustCompile(`^[0-9]{4}-W[0-9]{2}$`)
@@ -37,28 +41,33 @@ func (c *auditFlags) check() error {
 	return nil
 }
 
-func (c *auditFlags) draw(a *app, wanted *metric.Wanted) (*node.Audit, error) {
+// with opens the ledger and calls fn with where to look in it.
+func (c *auditFlags) with(a *app, fn func(node.AuditConfig) error) error {
 	e, err := c.open(a)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer e.Close()
 	show, end := progress[ledger.Seq](a, "replaying")
 	defer end()
-	return node.DrawAudit(a.ctx, node.AuditConfig{
-		Evidence: e, Week: c.Week, Namespace: c.Namespace, Wanted: wanted, Log: a.log,
-		Progress: show,
+	return fn(node.AuditConfig{Evidence: e, Week: c.Week, Namespace: c.Namespace, Set: c.Set, Log: a.log, Progress: show})
+}
+
+func (c *auditFlags) draw(a *app, wanted []metric.Wanted) (drawn *node.Audit, err error) {
+	err = c.with(a, func(cfg node.AuditConfig) (err error) {
+		cfg.Wanted = wanted
+		drawn, err = node.DrawAudit(a.ctx, cfg)
+		return err
 	})
+	return drawn, err
 }
 
 type auditSampleCmd struct {
 	auditFlags
-	Successes  int64  `help:"How many apparent successes to draw." default:"10"`
-	Unresolved int64  `help:"How many unresolved cases to draw." default:"10"`
-	Negatives  int64  `help:"How many turns without an opportunity to draw." default:"10"`
-	DryRun     bool   `help:"Print the sample; publish nothing."`
-	As         string `help:"Operator who samples." default:"operator/main" placeholder:"ROLE/NAME"`
-	NKey       string `name:"nkey" help:"File with the seed of --as." type:"path" placeholder:"FILE"`
+	Wanted map[string]int64 `help:"How many cases to draw of a stratum, such as unresolved=20. May be repeated. Default: docs/audits.md." placeholder:"STRATUM=N"`
+	DryRun bool             `help:"Print the sample; publish nothing."`
+	As     string           `help:"Operator who samples." default:"operator/main" placeholder:"ROLE/NAME"`
+	NKey   string           `name:"nkey" help:"File with the seed of --as." type:"path" placeholder:"FILE"`
 }
 
 // sampleResult is a sample and, once it is published, where it stands.
@@ -74,10 +83,9 @@ func (c *auditSampleCmd) Run(a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	for _, n := range []int64{c.Successes, c.Unresolved, c.Negatives} {
-		if n < 0 || n > metric.MaxWanted {
-			return usageError("draw between 0 and %d cases of each kind, not %d", metric.MaxWanted, n)
-		}
+	wanted, err := c.wanted()
+	if err != nil {
+		return err
 	}
 	switch {
 	case !strings.HasPrefix(c.As, "operator/"):
@@ -85,7 +93,7 @@ func (c *auditSampleCmd) Run(a *app) error {
 	case !c.DryRun && (c.File != "" || c.Export != ""):
 		return usageError("an export cannot be written to: give --dry-run")
 	}
-	audit, err := c.draw(a, &metric.Wanted{Success: c.Successes, Unresolved: c.Unresolved, Negative: c.Negatives})
+	audit, err := c.draw(a, wanted)
 	if err != nil {
 		return err
 	}
@@ -93,8 +101,8 @@ func (c *auditSampleCmd) Run(a *app) error {
 	switch {
 	case audit.Stored != nil:
 		if d := audit.Differences(); len(d) > 0 {
-			return fmt.Errorf("%s of %s was sampled by %s in record %d, and otherwise: %s",
-				audit.Drawn.Week, c.Namespace, audit.Stored.Principal, audit.Stored.Seq, strings.Join(d, "; "))
+			return fmt.Errorf("the %s of %s of %s were sampled by %s in record %d, and otherwise: %s",
+				c.Set, audit.Drawn.Week, c.Namespace, audit.Stored.Principal, audit.Stored.Seq, strings.Join(d, "; "))
 		}
 		n := uint64(audit.Stored.Seq)
 		out.Published, out.Seq, out.Leaf, out.RecordedAt = true, &n, audit.Stored.Leaf, ledger.FormatTime(audit.Stored.RecordedAt)
@@ -114,6 +122,22 @@ func (c *auditSampleCmd) Run(a *app) error {
 			fmt.Fprintln(w, "\nnot published")
 		}
 	})
+}
+
+// wanted is how many cases to draw of each stratum of the set.
+func (c *auditSampleCmd) wanted() ([]metric.Wanted, error) {
+	out := metric.WantedOf(c.Set)
+	for stratum, n := range c.Wanted {
+		i := slices.IndexFunc(out, func(w metric.Wanted) bool { return w.Stratum == stratum })
+		switch {
+		case i < 0:
+			return nil, usageError("%s has no stratum %q", c.Set, stratum)
+		case n < 0 || n > metric.MaxWanted:
+			return nil, usageError("draw between 0 and %d cases of a stratum, not %d", metric.MaxWanted, n)
+		}
+		out[i].Cases = n
+	}
+	return out, nil
 }
 
 func (c *auditSampleCmd) publish(a *app, audit *node.Audit, out *sampleResult) error {
@@ -143,6 +167,7 @@ type checkResult struct {
 	Match       *bool                `json:"match"`
 	Week        string               `json:"week"`
 	Namespace   string               `json:"namespace"`
+	Set         string               `json:"set"`
 	Seq         ledger.Seq           `json:"seq,omitzero"` // of the published sample
 	Principal   string               `json:"principal,omitzero"`
 	Differences []string             `json:"differences"`
@@ -160,7 +185,7 @@ func (c *auditCheckCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	out := checkResult{Week: audit.Drawn.Week, Namespace: c.Namespace, Differences: []string{}, Drawn: audit.Drawn}
+	out := checkResult{Week: audit.Drawn.Week, Namespace: c.Namespace, Set: c.Set, Differences: []string{}, Drawn: audit.Drawn}
 	code := error(&exitError{code: exitNotCompare})
 	if s := audit.Stored; s != nil {
 		out.Seq, out.Principal = s.Seq, s.Principal
@@ -180,7 +205,7 @@ func (c *auditCheckCmd) Run(a *app) error {
 func (r checkResult) text(w io.Writer, audit *node.Audit) {
 	switch {
 	case audit.Stored == nil:
-		fmt.Fprintf(w, "nothing was sampled of %s in %s\n", r.Week, r.Namespace)
+		fmt.Fprintf(w, "nothing was sampled of the %s of %s in %s\n", r.Set, r.Week, r.Namespace)
 	case r.Match == nil:
 		fmt.Fprintf(w, "record %d samples %s by other rules (%s) than this build's (%s)\n", r.Seq, r.Week, visible(audit.Stored.Sampled.Method), metric.SampleMethod)
 	case *r.Match:

@@ -70,16 +70,16 @@ func TestAuditSampleIsPublished(t *testing.T) {
 	c.must(1, "", "audit", "sample", "--as", "operator/nobody")
 	c.must(3, "", "audit", "check")
 
-	first := sample("--successes", "2")
+	first := sample("--wanted", "apparent_success=2")
 	if !first.Published || first.Seq == nil || len(first.Leaf) != 64 || first.RecordedAt == "" || len(first.Sample.Strata[0].Cases) != 2 {
 		t.Fatalf("%+v", first)
 	}
-	for _, args := range [][]string{{"--successes", "2"}, {"--successes", "2", "--week", first.Sample.Week}, {"--successes", "2", "--dry-run"}} {
+	for _, args := range [][]string{{"--wanted", "apparent_success=2"}, {"--wanted", "apparent_success=2", "--week", first.Sample.Week}, {"--wanted", "apparent_success=2", "--dry-run"}} {
 		if again := sample(args...); !again.Published || *again.Seq != *first.Seq || again.Leaf != first.Leaf || again.RecordedAt != first.RecordedAt {
 			t.Errorf("%v: %+v, first %+v", args, again, first)
 		}
 	}
-	if out := c.must(1, "", "audit", "sample"); !strings.Contains(out, fmt.Sprintf("was sampled by operator/main in record %d, and otherwise: stratum 1", *first.Seq)) {
+	if out := c.must(1, "", "audit", "sample"); !strings.Contains(out, fmt.Sprintf("were sampled by operator/main in record %d, and otherwise: stratum 1", *first.Seq)) {
 		t.Error(out)
 	}
 	if out := c.must(0, "", "audit", "check"); !strings.Contains(out, fmt.Sprintf("match       record %d (operator/main)", *first.Seq)) {
@@ -94,5 +94,34 @@ func TestAuditSampleIsPublished(t *testing.T) {
 	// Another namespace is another sample.
 	if r := sample("--namespace", "shadow"); *r.Seq == *first.Seq || r.Sample.Namespace != "shadow" || r.Sample.Strata[0].Population != 0 {
 		t.Errorf("%+v", r)
+	}
+	// A set of its own is a sample of its own, beside the outcomes of the same week.
+	if r := sample("--set", "edges"); *r.Seq == *first.Seq || *r.Sample.Set != "edges" {
+		t.Errorf("%+v", r)
+	}
+	// Labels go into the ledger once; a rater goes on where she was.
+	id := first.Sample.Strata[0].Cases[0].ID
+	out := c.must(0, "", "audit", "label", "--label", id+"=no", "--blind")
+	if !strings.Contains(out, "claim "+id+": record ") {
+		t.Error(out)
+	}
+	if out := c.must(0, "", "audit", "label", "--label", id+"=no"); !strings.Contains(out, "claim "+id+": labelled before, in record ") {
+		t.Error(out)
+	}
+	if out := c.must(0, "y\n", "audit", "label"); strings.Contains(out, "claim "+id) || strings.Count(out, ": record ") != 1 {
+		t.Error(out)
+	}
+	if out := c.must(0, "", "audit", "report"); !strings.Contains(out, "2 of 3 drawn; labelled 2, by two raters 0") || !strings.Contains(out, "edges of "+first.Sample.Week) {
+		t.Error(out)
+	}
+	for { // the views follow
+		code, out, errs := c.run("", "explain", "unsupported_commitments")
+		if strings.Contains(out, "0.5 (1/2)") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("exit %d\n%s%s", code, out, errs)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -74,10 +74,14 @@ func noMetric(err error) error {
 
 // printMetric prints a row of the catalogue.
 func printMetric(w io.Writer, m *metric.Metric) {
+	withheld := ""
+	if m.OfCauses {
+		withheld = fmt.Sprintf("where the census finds over %g of the graph's edges to be no causal claims", metric.MaxNonCausal)
+	}
 	for _, l := range [][2]string{
 		{"metric", fmt.Sprintf("%s (%s, %s of %s)", m.Name, m.Kind, m.Form, m.Unit)}, {"question", m.Question},
 		{"numerator", m.Numerator}, {"denominator", m.Denominator}, {"groups", m.Groups}, {"left out", m.Exclusions},
-		{"unknown", m.Missing}, {"interval", string(m.Interval)}, {"source", m.Source},
+		{"unknown", m.Missing}, {"withheld", withheld}, {"interval", string(m.Interval)}, {"source", m.Source},
 	} {
 		if l[1] != "" {
 			fmt.Fprintf(w, "%-12s %s\n", l[0], l[1])

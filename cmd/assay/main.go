@@ -19,6 +19,7 @@ import (
 
 	"assay/cmd/internal/node"
 	"assay/internal/principal"
+	"assay/projector/metric"
 	"assay/projector/view"
 )
 
@@ -85,7 +86,8 @@ type cli struct {
 	Metrics     metricsCmd     `cmd:"" help:"List the catalogue of metrics: what each asks, counts, leaves out and does with what is unknown."`
 	Explain     explainCmd     `cmd:"" help:"Compute a metric and show the records behind it, with a proof of each on request."`
 	Criterion   criterionCmd   `cmd:"" help:"Check a prediction's criterion, or try it on telemetry."`
-	Audit       auditCmd       `cmd:"" help:"Draw and check the week's sample of cases that people label."`
+	Audit       auditCmd       `cmd:"" help:"Draw the week's cases that people label, label them, and say what the raters make of them."`
+	Watch       watchCmd       `cmd:"" help:"Watch the store of an agent's memory, and tell of what changes underneath her."`
 	Canary      canaryCmd      `cmd:"" help:"Look at bounded rollouts and what rolled them back."`
 	Key         keyCmd         `cmd:"" help:"List and change the key that signs the ledger."`
 	Foreign     foreignCmd     `cmd:"" help:"Deal with messages that the logger did not write."`
@@ -153,7 +155,7 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 		kong.Name("assay"),
 		kong.Description("The tamper-evident record of what an agent claimed, and of what then happened."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"version": software(), "kinds": strings.Join(view.Kinds(), ", ")},
+		kong.Vars{"version": software(), "kinds": strings.Join(view.Kinds(), ", "), "sets": strings.Join(metric.Sets(), ",")},
 		kong.Exit(exit),
 		kong.UsageOnError(),
 	)

@@ -22,6 +22,7 @@ var rooms = map[string][]string{
 	"events":              {"schema"},
 	"events/publish":      {"schema", "internal"},
 	"events/gateway":      {"events", "events/publish", "schema", "internal"},
+	"events/watch":        {"events", "events/publish", "internal"},
 	"ledger":              {"schema"},
 	"ledger/stream":       {"ledger"},
 	"ledger/broker":       {"ledger", "internal"},
@@ -32,6 +33,7 @@ var rooms = map[string][]string{
 	"projector":           {"events", "ledger", "internal"},
 	"projector/view":      {"projector", "events", "ledger", "internal"},
 	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal", "internal/stats"},
+	"projector/audit":     {"projector", "projector/view", "projector/metric", "events", "ledger", "internal/stats"},
 	"projector/table":     {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
 	"resolver/criterion":  {"ledger", "schema", "internal/stats"},
@@ -55,8 +57,8 @@ var libraries = map[string][]string{
 	"gonum.org/v1/gonum":             {"internal/stats", "bench"},
 	"github.com/prometheus":          {"cmd/internal/metrics", "resolver/telemetry"},
 	"github.com/parquet-go":          {"projector/table/files"},
-	"modernc.org/sqlite":             {"projector/table/files"},
-	"encoding/json":                  {"ledger/broker"}, // the door reads a CONNECT as the server does
+	"modernc.org/sqlite":             {"projector/table/files", "events/watch"}, // written for analysts; an agent's store, read alone
+	"encoding/json":                  {"ledger/broker"},                         // the door reads a CONNECT as the server does
 }
 
 type pkg struct {

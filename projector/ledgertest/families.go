@@ -56,7 +56,7 @@ func (m *mixer) believe(agent string) {
 	id, version := m.aBelief(), int64(1+m.rng.IntN(4))
 	switch m.rng.IntN(10) {
 	case 0, 1, 2:
-		m.put(m.observed(agent), &events.BeliefCreated{Context: m.context(), BeliefID: id, Version: version, ContentSHA256: m.content(), Provenance: m.provenance()})
+		m.put(m.observed(agent), &events.BeliefCreated{Context: m.context(), BeliefID: id, Version: &version, ContentSHA256: m.content(), Provenance: m.provenance()})
 	case 3:
 		m.put(m.observed(agent), &events.BeliefChallenged{Context: m.context(), ChallengeID: fmt.Sprintf("challenge-%d", m.rng.IntN(30)), BeliefID: id})
 	case 4, 5:

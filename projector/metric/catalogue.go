@@ -62,6 +62,9 @@ type Metric struct {
 	// Detected says that it rests on what the detector found: where its recall is
 	// known to be under 0.8 the value carries that caveat.
 	Detected bool `json:"detected"`
+	// OfCauses says that it takes the edges of the graph for causes: where a census
+	// finds that too many are none the value is withheld.
+	OfCauses bool `json:"of_causes"`
 	// Apart says that the groups are no parts of one number: the value is theirs alone.
 	Apart    bool   `json:"apart"`
 	Interval Method `json:"interval"`
@@ -99,7 +102,7 @@ const (
 // counts, what was imported is no live behaviour, and no denominator depends on what
 // the agent's router did.
 func Catalogue() []Metric {
-	rows := [][]Metric{opportunityMetrics, labelMetrics, claimMetrics, predictionMetrics, experimentMetrics, beliefMetrics, findingMetrics, usageMetrics, runMetrics, armMetrics}
+	rows := [][]Metric{opportunityMetrics, labelMetrics, claimMetrics, predictionMetrics, experimentMetrics, beliefMetrics, findingMetrics, usageMetrics, runMetrics, graphMetrics, armMetrics}
 	var all []Metric
 	for _, part := range rows {
 		for _, m := range part {

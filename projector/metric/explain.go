@@ -58,6 +58,9 @@ type Number struct {
 	Excluded map[string]int64 `json:"excluded,omitzero"` // records by reason
 }
 
+// withhold leaves what was counted, and no value.
+func (n *Number) withhold() { n.Value, n.Low, n.High = nil, nil, nil }
+
 // Group is the number of the items of one group.
 type Group struct {
 	Name string `json:"name"`
@@ -134,6 +137,9 @@ func (p *pass) explain(m *Metric, out *Explanation) error {
 	if err == nil && m.Detected {
 		p.why, err = p.caveat()
 	}
+	if err == nil && m.OfCauses {
+		p.withheld, err = p.mixed()
+	}
 	if err != nil {
 		return err
 	}
@@ -145,8 +151,14 @@ func (p *pass) explain(m *Metric, out *Explanation) error {
 		}
 		out.Groups = append(out.Groups, Group{g, n})
 	}
-	if m.Apart {
-		out.Value, out.Low, out.High = nil, nil, nil
+	if p.withheld != "" {
+		out.Why = p.withheld
+		for i := range out.Groups {
+			out.Groups[i].withhold()
+		}
+	}
+	if m.Apart || p.withheld != "" {
+		out.withhold()
 	}
 	return nil
 }

@@ -73,15 +73,15 @@ func beliefs(b book) {
 	derived := func(parents ...string) *events.Provenance {
 		return &events.Provenance{Origin: ptr("derived"), Lineage: &events.Lineage{Parents: parents}}
 	}
-	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: 1, ContentSHA256: sha(1)})
+	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: ptr(int64(1)), ContentSHA256: sha(1)})
 	b.Put(piper, prod, &events.BeliefRevised{BeliefID: "b1", Change: "content", OldVersion: ptr(int64(1)), NewVersion: ptr(int64(2)), ContentSHA256: sha(2)})
 	b.Put(dispatcher, prod, &events.BeliefRevised{BeliefID: "b1", Change: "content", OldVersion: ptr(int64(2)), NewVersion: ptr(int64(2)), ContentSHA256: sha(3)})
 	b.Put(piper, prod, &events.BeliefRevised{BeliefID: "b1", Change: "metadata", OldVersion: ptr(int64(2)), NewVersion: ptr(int64(2)), ContentSHA256: sha(3)})
-	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b2", Version: 1, ContentSHA256: sha(9), Provenance: derived("b1")}) // 5
-	b.Put(piper, prod, &events.BeliefChallenged{ChallengeID: "c1", BeliefID: "b1"})                                         // 6
-	b.Put(dispatcher, prod, &events.BeliefRead{BeliefID: "b2"})                                                             // 7
-	b.Put(dispatcher, prod, &events.BeliefRead{BeliefID: "b1"})                                                             // 8
-	b.Put(dispatcher, prod, &events.BeliefRead{BeliefID: "b9"})                                                             // 9
+	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b2", Version: ptr(int64(1)), ContentSHA256: sha(9), Provenance: derived("b1")}) // 5
+	b.Put(piper, prod, &events.BeliefChallenged{ChallengeID: "c1", BeliefID: "b1"})                                                     // 6
+	b.Put(dispatcher, prod, &events.BeliefRead{BeliefID: "b2"})                                                                         // 7
+	b.Put(dispatcher, prod, &events.BeliefRead{BeliefID: "b1"})                                                                         // 8
+	b.Put(dispatcher, prod, &events.BeliefRead{BeliefID: "b9"})                                                                         // 9
 }
 
 func transforms(b book) {
@@ -89,8 +89,8 @@ func transforms(b book) {
 		return events.BeliefOutput{BeliefID: id, From: from, Provenance: &events.Provenance{Origin: &origin}}
 	}
 	input := []events.BeliefInput{{BeliefID: "b2"}}
-	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: 1, ContentSHA256: sha(1), Provenance: &events.Provenance{Origin: ptr("observation")}})
-	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b2", Version: 1, ContentSHA256: sha(2), Provenance: &events.Provenance{Origin: ptr("derived")}})
+	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: ptr(int64(1)), ContentSHA256: sha(1), Provenance: &events.Provenance{Origin: ptr("observation")}})
+	b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b2", Version: ptr(int64(1)), ContentSHA256: sha(2), Provenance: &events.Provenance{Origin: ptr("derived")}})
 	b.Put(dispatcher, prod, &events.BeliefTransformed{
 		TransformID: "t1", Op: "summarised", Writer: ptr("w1"), Inputs: input, Outputs: []events.BeliefOutput{output("s1", "derived", "b2"), output("s2", "observation")},
 	})

@@ -127,7 +127,7 @@ var labelByHand = []byHand{
 	{
 		metric: "correct_revisions", name: "imported",
 		build: func(b book) {
-			b.Put(piper, prod, &events.BeliefCreated{Context: importedContext, BeliefID: "b1", Version: 1, ContentSHA256: sha(1)})
+			b.Put(piper, prod, &events.BeliefCreated{Context: importedContext, BeliefID: "b1", Version: ptr(int64(1)), ContentSHA256: sha(1)})
 			b.Put(piper, prod, &events.BeliefChallenged{Context: importedContext, ChallengeID: "x1", BeliefID: "b1"})
 			b.audit("challenge", "x1", "r1", func(d *events.AuditLabelled) { d.RevisionRequired, d.RevisionCorrect = ptr(true), ptr(true) }) // 3
 		},
@@ -138,7 +138,7 @@ var labelByHand = []byHand{
 		// what became of it.
 		metric: "correct_revisions",
 		build: func(b book) {
-			b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: 1, ContentSHA256: sha(1)})
+			b.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: ptr(int64(1)), ContentSHA256: sha(1)})
 			label := func(id string, required bool, correct *bool) {
 				b.Put(piper, prod, &events.BeliefChallenged{ChallengeID: id, BeliefID: "b1"})
 				b.audit("challenge", id, "r1", func(d *events.AuditLabelled) { d.RevisionRequired, d.RevisionCorrect = &required, correct })

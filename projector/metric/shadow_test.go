@@ -77,7 +77,19 @@ func closeWeek(l *ledgertest.Ledger, id string, length time.Duration) {
 	})
 }
 
-func sample(t *testing.T, l *ledgertest.Ledger, week, ns string, wanted metric.Wanted) *events.AuditSampled {
+// outcomes is how many to draw of the set of outcomes.
+func outcomes(success, unresolved, negative int64) []metric.Wanted {
+	out := metric.WantedOf(metric.SetOutcomes)
+	out[0].Cases, out[1].Cases, out[2].Cases = success, unresolved, negative
+	return out
+}
+
+func sample(t *testing.T, l *ledgertest.Ledger, week, ns string, wanted []metric.Wanted) *events.AuditSampled {
+	t.Helper()
+	return sampleSet(t, l, week, ns, metric.SetOutcomes, wanted)
+}
+
+func sampleSet(t *testing.T, l *ledgertest.Ledger, week, ns, set string, wanted []metric.Wanted) *events.AuditSampled {
 	t.Helper()
 	var out *events.AuditSampled
 	fold(t, l, func(s *projector.State) {
@@ -85,7 +97,7 @@ func sample(t *testing.T, l *ledgertest.Ledger, week, ns string, wanted metric.W
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err = metric.Sample(s, w, ns, wanted); err != nil {
+		if out, err = metric.Sample(s, w, ns, set, wanted); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -160,7 +172,7 @@ func TestSampleStrata(t *testing.T) {
 	l.Advance(week - l.Now().Sub(ledgertest.Start.Add(24*time.Hour)))
 	closeWeek(l, "2026-W40", week)
 
-	s := sample(t, l, "2026-W40", "production", metric.Wanted{Success: 10, Unresolved: 10, Negative: 10})
+	s := sample(t, l, "2026-W40", "production", outcomes(10, 10, 10))
 	for i, want := range []string{
 		"3 of 3 (0): claim held@6, claim promised@11, prediction alone@14",
 		"2 of 2 (0): claim gets-old@3, prediction undecided@16",
@@ -173,7 +185,7 @@ func TestSampleStrata(t *testing.T) {
 	if s.ClosedSeq != 30 || s.Week != "2026-W40" || s.Namespace != "production" || s.Method != metric.SampleMethod || s.Seed != l.Leaf().String() {
 		t.Errorf("%+v", s)
 	}
-	shadow := sample(t, l, "2026-W40", "shadow", metric.Wanted{Success: 10, Unresolved: 10, Negative: 10})
+	shadow := sample(t, l, "2026-W40", "shadow", outcomes(10, 10, 10))
 	if got := names(shadow.Strata[0]); got != "1 of 1 (0): claim shadowed@22" || shadow.Strata[2].Population != 0 || shadow.Strata[1].Cases == nil {
 		t.Errorf("%s, %+v", got, shadow.Strata)
 	}
@@ -184,8 +196,80 @@ func TestSampleStrata(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := metric.Sample(st, w, "production", metric.Wanted{}); !errors.Is(err, metric.ErrNotAtWeek) {
+		if _, err := metric.Sample(st, w, "production", metric.SetOutcomes, outcomes(0, 0, 0)); !errors.Is(err, metric.ErrNotAtWeek) {
 			t.Errorf("drawn behind the week: %v", err)
+		}
+	})
+}
+
+// TestSampleSets: each set draws its own things of the week, the census of edges all
+// that the graph holds; nothing of what was imported.
+func TestSampleSets(t *testing.T) {
+	l := ledgertest.New()
+	b := book{l}
+	edge := func(op, cause string, id *string, ctx events.Context) {
+		l.Put(dispatcher, prod, &events.GraphWritten{Context: ctx, Op: op, EdgeID: id, Cause: cause, Effect: "y"})
+	}
+	edge("add", "a", ptr("edge-a"), events.Context{})
+	unnamed := l.NextID()
+	l.Put(dispatcher, prod, &events.GraphWritten{Op: "add", Cause: "b", Effect: "y"}, ledgertest.ID(unnamed))
+	edge("add", "c", ptr("edge-c"), events.Context{})
+	edge("add", "d", ptr("edge-d"), importedContext)
+	side := func(id string) events.ContradictionSide { return events.ContradictionSide{Kind: "belief", ID: id} }
+	detect := func(id, left string, ctx events.Context) {
+		l.Put(piper, prod, &events.ContradictionDetected{Context: ctx, ContradictionID: id, Left: side(left), Right: side("z")})
+	}
+	l.Put(piper, prod, &events.BeliefCreated{BeliefID: "b1", Version: ptr(int64(1)), ContentSHA256: sha(1)})
+	detect("before", "o", events.Context{})
+	b.opportunity("o-before", "why", "e")
+	l.Advance(time.Hour)
+	closeWeek(l, "2026-W39", time.Hour) // 8
+	from := l.Now()
+	edge("remove", "c", ptr("edge-c"), events.Context{})
+	edge("add", "e", ptr("edge-e"), events.Context{}) // 10
+	b.opportunity("o1", "why", "e")
+	l.Put(detector, prod, &events.OpportunityDetected{Context: importedContext, OpportunityID: "o2", Kind: "why"})
+	l.Put(detector, prod, &events.DetectorScanned{DetectorVersion: "1", Turns: 4, Negative: 3, NegativeTurnIDs: []string{"t1"}}) // 13
+	detect("x1", "p", events.Context{})
+	detect("x2", "p", events.Context{}) // the same pair
+	detect("x3", "q", importedContext)
+	l.Put(piper, prod, &events.BeliefChallenged{ChallengeID: "ch", BeliefID: "b1"}) // 17
+	l.Put(dispatcher, prod, &events.BeliefTransformed{TransformID: "tr", Op: "summarised", Inputs: []events.BeliefInput{{BeliefID: "b1"}}, Outputs: []events.BeliefOutput{{BeliefID: "s1", From: []string{"b1"}}}})
+	for range 2 {
+		l.Put(piper, prod, &events.LineageChanged{BeliefID: "b1", NewLineage: &events.Lineage{Parents: []string{"p1"}}}) // 19
+	}
+	l.Advance(time.Hour)
+	closeWeek(l, "2026-W40", l.Now().Sub(from))
+	for _, tt := range []struct {
+		set  string
+		want []string
+	}{
+		{metric.SetDetector, []string{"1 of 1 (0): opportunity o1@11", "1 of 3 (2): turn t1@13"}},
+		{metric.SetAbduction, []string{"1 of 1 (0): opportunity o1@11", "1 of 3 (2): turn t1@13"}},
+		{metric.SetEdges, []string{fmt.Sprintf("3 of 3 (0): edge %s@2, edge edge-a@1, edge edge-e@10", unnamed)}},
+		{metric.SetContradictions, []string{"1 of 1 (0): contradiction x1@14"}},
+		{metric.SetChallenges, []string{"1 of 1 (0): challenge ch@17"}},
+		{metric.SetLineage, []string{"1 of 1 (0): transform tr@18", "1 of 1 (0): belief b1@19"}},
+	} {
+		s := sampleSet(t, l, "2026-W40", prod, tt.set, metric.WantedOf(tt.set))
+		var got []string
+		for i, st := range s.Strata {
+			got = append(got, names(st))
+			if w := metric.WantedOf(tt.set)[i]; st.Stratum != w.Stratum || st.Wanted != w.Cases {
+				t.Errorf("%s: %+v", tt.set, st)
+			}
+		}
+		if !slices.Equal(got, tt.want) || metric.SetOf(s) != tt.set || s.Set == nil {
+			t.Errorf("%s: %q, want %q", tt.set, got, tt.want)
+		}
+	}
+	fold(t, l, func(st *projector.State) {
+		w, err := view.GetWeek(st, "2026-W40")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := metric.Sample(st, w, prod, "nothing", nil); err == nil {
+			t.Error("a set that there is not was drawn")
 		}
 	})
 }
@@ -200,12 +284,12 @@ func TestSampleAfterWeeksWithoutRecords(t *testing.T) {
 	end := l.Now()
 	l.Advance(4 * week) // without a record; then the week before is closed
 	l.Put("logger/main", "production", &events.WeekClosed{Week: "2026-W40", Zone: "UTC", Start: events.FormatTime(end.Add(-week)), End: events.FormatTime(end)})
-	if s := sample(t, l, "2026-W40", "production", metric.Wanted{Unresolved: 10}); s.Strata[1].Population != 0 {
+	if s := sample(t, l, "2026-W40", "production", outcomes(0, 10, 0)); s.Strata[1].Population != 0 {
 		t.Errorf("it was no week old then: %+v", s.Strata[1])
 	}
 	l.Advance(time.Hour)
 	closeWeek(l, "2026-W44", week)
-	if s := sample(t, l, "2026-W44", "production", metric.Wanted{Unresolved: 10}); names(s.Strata[1]) != "1 of 1 (0): claim old@1" {
+	if s := sample(t, l, "2026-W44", "production", outcomes(0, 10, 0)); names(s.Strata[1]) != "1 of 1 (0): claim old@1" {
 		t.Errorf("%+v", s.Strata[1])
 	}
 }
@@ -223,7 +307,7 @@ func TestSampleIsDrawnBySeed(t *testing.T) {
 		return l
 	}
 	l := build("x")
-	s := sample(t, l, "2026-W40", "production", metric.Wanted{Success: 10})
+	s := sample(t, l, "2026-W40", "production", outcomes(10, 0, 0))
 	type ranked struct{ rank, id string }
 	var all []ranked
 	seed := l.Leaf()
@@ -244,7 +328,7 @@ func TestSampleIsDrawnBySeed(t *testing.T) {
 		drawn = append(drawn, c.ID)
 	}
 	// More of them begin with the same.
-	more := sample(t, l, "2026-W40", "production", metric.Wanted{Success: 20})
+	more := sample(t, l, "2026-W40", "production", outcomes(20, 0, 0))
 	for i, c := range more.Strata[0].Cases[:10] {
 		if c.ID != drawn[i] {
 			t.Errorf("of 20, case %d is %s", i, c.ID)
@@ -252,13 +336,13 @@ func TestSampleIsDrawnBySeed(t *testing.T) {
 	}
 	// Another leaf draws others.
 	var others []string
-	for _, c := range sample(t, build("y"), "2026-W40", "production", metric.Wanted{Success: 10}).Strata[0].Cases {
+	for _, c := range sample(t, build("y"), "2026-W40", "production", outcomes(10, 0, 0)).Strata[0].Cases {
 		others = append(others, c.ID)
 	}
 	if slices.Equal(drawn, others) {
 		t.Error("the seed does not matter")
 	}
-	if text := metric.SampleText(s); !strings.Contains(text, "apparent_success: 10 of 40\n  claim       "+drawn[0]+"  (record ") {
+	if text := metric.SampleText(s); !strings.Contains(text, "apparent_success: 10 of 40\n  claim          "+drawn[0]+"  (record ") {
 		t.Error(text)
 	}
 }

@@ -8,6 +8,7 @@ var meanings = map[string]string{
 	"events.AuditSampled.ClosedSeq":                  "that record",
 	"events.AuditSampled.Method":                     "which rules made strata and order",
 	"events.AuditSampled.Seed":                       "hex leaf of the week.closed record",
+	"events.AuditSampled.Set":                        "detector, abduction, edges, contradictions, challenges, lineage; NULL: outcomes",
 	"events.CohortOpened.ExposureLimit":              "candidates that may see it",
 	"events.CohortOpened.SelectionSHA256":            "hex, salted: seed and rule of selection",
 	"events.CohortOpened.Split":                      "as in RunStarted",

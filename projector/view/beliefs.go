@@ -164,7 +164,7 @@ const (
 )
 
 func (beliefs) Name() string { return Beliefs }
-func (beliefs) Version() int { return 2 }
+func (beliefs) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (beliefs) Apply(b *projector.Batch, r *projector.Record) error {
@@ -251,7 +251,7 @@ func (f believing) create(d *events.BeliefCreated) {
 		if v.Seq != f.r.Seq {
 			v.Repeats++
 		}
-		f.see(v, sighting{version: &d.Version, sha256: d.ContentSHA256})
+		f.see(v, sighting{version: d.Version, sha256: d.ContentSHA256})
 		v.Rung, v.ClaimID = or(v.Rung, d.Rung), or(v.ClaimID, d.ClaimID)
 		if v.Provenance == nil && d.Provenance != nil {
 			v.Provenance = d.Provenance
@@ -319,7 +319,10 @@ func (f believing) revise(d *events.BeliefRevised) {
 		} else {
 			f.gap(v, d)
 			f.see(v, sighting{version: d.NewVersion, oldVersion: d.OldVersion, sha256: d.ContentSHA256, revision: true, authorised: d.Authorised})
-			v.ReviewedSeq = f.r.Seq
+			if d.Change == "content" || !observer(f.r) {
+				// An edit of metadata that an audit of the store saw is no review of the belief.
+				v.ReviewedSeq = f.r.Seq
+			}
 		}
 		if d.Provenance != nil {
 			f.reviseLineage(v, d)

@@ -18,7 +18,7 @@ import (
 func sha(n int) string { return fmt.Sprintf("%064x", n) }
 
 func belief(id string, version int64, content int, parents ...string) *events.BeliefCreated {
-	return &events.BeliefCreated{BeliefID: id, Version: version, ContentSHA256: sha(content), Provenance: &events.Provenance{
+	return &events.BeliefCreated{BeliefID: id, Version: &version, ContentSHA256: sha(content), Provenance: &events.Provenance{
 		Origin: ptr("derived"), Lineage: &events.Lineage{Parents: parents},
 	}}
 }
@@ -363,4 +363,63 @@ func TestBeliefsStayInTheirNamespace(t *testing.T) {
 			t.Errorf("orphans %q", o)
 		}
 	})
+}
+
+// TestBeliefWithoutVersion: of a store that counts no versions it is not known whether
+// what a first look found changed came with one; what its watcher saw change did not,
+// unless the agent told of it first.
+func TestBeliefWithoutVersion(t *testing.T) {
+	l := ledgertest.New()
+	seen := func(content int) ledger.Seq {
+		return l.Put("dispatcher/audit", prod, &events.BeliefCreated{BeliefID: "b", ContentSHA256: sha(content)})
+	}
+	changed := func(content int) ledger.Seq {
+		return l.Put("dispatcher/audit", prod, &events.BeliefRevised{BeliefID: "b", Change: "content", ContentSHA256: sha(content)})
+	}
+	seen(1)
+	seen(1)
+	first := seen(2) // by a watcher that knew nothing
+	l.Put(piper, prod, revised("b", 7, 3))
+	changed(3) // what the agent told of
+	silent := changed(4)
+	l.Put("dispatcher/audit", prod, &events.BeliefRevised{BeliefID: "b", Change: "metadata", ContentSHA256: sha(4), Authorised: ptr(true)})
+	fold(t, l, func(s *projector.State) {
+		var got []string
+		err := view.ListContentChanges(s, prod, func(c *view.ContentChange) error {
+			versioned := "unknown"
+			if c.Versioned != nil {
+				versioned = fmt.Sprint(*c.Versioned)
+			}
+			got = append(got, fmt.Sprintf("%d %s", c.Seq, versioned))
+			return nil
+		})
+		want := []string{fmt.Sprintf("%d unknown", first), "4 unknown", fmt.Sprintf("%d false", silent)}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v, %v, want %v", got, err, want)
+		}
+	})
+}
+
+// TestStoresEditIsNoReview: what an audit of the store saw edited leaves a belief as stale
+// as it was; the agent's own edit is a review.
+func TestStoresEditIsNoReview(t *testing.T) {
+	for editor, stale := range map[string]bool{"dispatcher/audit": true, piper: false} {
+		l := ledgertest.New()
+		l.Put(piper, prod, belief("base", 1, 1))
+		l.Put(piper, prod, belief("b", 1, 2, "base"))
+		l.Put(piper, prod, revised("base", 2, 3))
+		l.Put(editor, prod, &events.BeliefRevised{BeliefID: "b", Change: "metadata", ContentSHA256: sha(2), Authorised: ptr(true)})
+		l.Put("dispatcher/main", prod, &events.BeliefRead{BeliefID: "b"})
+		fold(t, l, func(s *projector.State) {
+			err := view.ListBeliefReads(s, prod, func(r *view.BeliefRead) error {
+				if (r.StaleBy != nil) != stale {
+					t.Errorf("edited by %s: %+v", editor, r.StaleBy)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
 }

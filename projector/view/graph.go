@@ -48,6 +48,15 @@ type GraphEdge struct {
 	Unadded bool `json:"unadded"`
 }
 
+// Name is what a label calls the edge: its id, or without one the event that first
+// wrote it.
+func (e *GraphEdge) Name() string {
+	if e.EdgeID != nil {
+		return *e.EdgeID
+	}
+	return e.EventID
+}
+
 // GraphQuery says which edges are asked for.
 type GraphQuery struct {
 	At            ledger.Seq // as the graph stood behind this record; 0: as it stands now

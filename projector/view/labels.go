@@ -79,21 +79,8 @@ func (labels) Version() int { return 2 }
 
 // Apply implements projector.Projection.
 func (labels) Apply(b *projector.Batch, r *projector.Record) error {
-	var l Label
-	switch d := r.Event.Data.(type) {
-	case *events.OpportunityLabelled:
-		l = Label{
-			Kind: d.Kind, ID: d.ID, RubricVersion: d.RubricVersion, Rater: d.Rater, Blind: d.Blind, SampleSeq: d.SampleSeq, Stratum: d.Stratum,
-			Eligible: d.Eligible, OpportunityKind: d.OpportunityKind, Note: d.Note,
-		}
-	case *events.AuditLabelled:
-		l = Label{
-			Kind: d.Kind, ID: d.ID, RubricVersion: d.RubricVersion, Rater: d.Rater, Blind: d.Blind, SampleSeq: d.SampleSeq, Stratum: d.Stratum,
-			Eligible: d.Eligible, AbductionWarranted: d.AbductionWarranted, ContradictionValid: d.ContradictionValid,
-			DispositionCorrect: d.DispositionCorrect, RevisionRequired: d.RevisionRequired, RevisionCorrect: d.RevisionCorrect,
-			CommitmentSupported: d.CommitmentSupported, LineagePreserved: d.LineagePreserved, Edge: d.Edge, Note: d.Note,
-		}
-	default:
+	l, ok := LabelOf(r.Event.Data)
+	if !ok {
 		return nil
 	}
 	if r.Role() != roleOperator {
@@ -108,6 +95,25 @@ func (labels) Apply(b *projector.Batch, r *projector.Record) error {
 	l.RecordedIn, l.CausationID = r.Namespace, r.Event.CausationID
 	*v = l
 	return nil
+}
+
+// LabelOf is what a payload says; false for one that is no label.
+func LabelOf(data events.Payload) (Label, bool) {
+	switch d := data.(type) {
+	case *events.OpportunityLabelled:
+		return Label{
+			Kind: d.Kind, ID: d.ID, RubricVersion: d.RubricVersion, Rater: d.Rater, Blind: d.Blind, SampleSeq: d.SampleSeq, Stratum: d.Stratum,
+			Eligible: d.Eligible, OpportunityKind: d.OpportunityKind, Note: d.Note,
+		}, true
+	case *events.AuditLabelled:
+		return Label{
+			Kind: d.Kind, ID: d.ID, RubricVersion: d.RubricVersion, Rater: d.Rater, Blind: d.Blind, SampleSeq: d.SampleSeq, Stratum: d.Stratum,
+			Eligible: d.Eligible, AbductionWarranted: d.AbductionWarranted, ContradictionValid: d.ContradictionValid,
+			DispositionCorrect: d.DispositionCorrect, RevisionRequired: d.RevisionRequired, RevisionCorrect: d.RevisionCorrect,
+			CommitmentSupported: d.CommitmentSupported, LineagePreserved: d.LineagePreserved, Edge: d.Edge, Note: d.Note,
+		}, true
+	}
+	return Label{}, false
 }
 
 // labelReader finds out where labels belong.
@@ -143,7 +149,7 @@ func (lr *labelReader) place(l *Label) error {
 	l.Namespace = l.RecordedIn
 	if l.SampleSeq != nil {
 		if a := lr.audits[ledger.Seq(*l.SampleSeq)]; a != nil && isApart(a.Namespace) == isApart(l.RecordedIn) {
-			l.Namespace, l.DrawnStratum = a.Namespace, stratumOf(a, l)
+			l.Namespace, l.DrawnStratum = a.Namespace, StratumOf(a, l)
 			return nil
 		}
 	}
@@ -181,7 +187,8 @@ func (lr *labelReader) place(l *Label) error {
 	return nil
 }
 
-func stratumOf(a *events.AuditSampled, l *Label) string {
+// StratumOf is the stratum in which a sample drew what a label is of; "" for none.
+func StratumOf(a *events.AuditSampled, l *Label) string {
 	for _, st := range a.Strata {
 		for _, c := range st.Cases {
 			if c.Kind == l.Kind && c.ID == l.ID {

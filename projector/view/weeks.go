@@ -22,8 +22,8 @@ type Week struct {
 	Repeats    int64      `json:"repeats"` // later records that close it again
 }
 
-// Audit is a week's sample as the operator published it. The first of a week
-// and namespace counts.
+// Audit is a week's sample as the operator published it. The first of a week,
+// namespace and set counts.
 type Audit struct {
 	Seq        ledger.Seq           `json:"seq"`
 	EventID    string               `json:"event_id"`
@@ -41,7 +41,7 @@ const (
 type weeks struct{}
 
 func (weeks) Name() string { return Weeks }
-func (weeks) Version() int { return 2 }
+func (weeks) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (weeks) Apply(b *projector.Batch, r *projector.Record) error {
@@ -83,7 +83,11 @@ func sampled(b *projector.Batch, r *projector.Record, d *events.AuditSampled) er
 		moved.Namespace += importedMark
 		d = &moved
 	}
-	a, ok := projector.Edit[Audit](b, key(auditKind, d.Namespace, d.Week))
+	k := key(auditKind, d.Namespace, d.Week)
+	if d.Set != nil {
+		k = key(auditKind, d.Namespace, d.Week, *d.Set)
+	}
+	a, ok := projector.Edit[Audit](b, k)
 	if ok {
 		a.Repeats++
 		return nil
@@ -100,7 +104,7 @@ func GetWeek(s *projector.State, week string) (*Week, error) {
 // ListWeeks calls fn for the closed weeks in order.
 func ListWeeks(s *projector.State, fn func(*Week) error) error { return list(s, Weeks, fn, weekKind) }
 
-// GetAudit reads a week's sample; kv.ErrNotFound when there is none.
+// GetAudit reads a week's sample of outcomes; kv.ErrNotFound when there is none.
 func GetAudit(s *projector.State, namespace, week string) (*Audit, error) {
 	return projector.Load[Audit](s, Weeks, key(auditKind, namespace, week))
 }

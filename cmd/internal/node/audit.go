@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"assay/events"
 	"assay/ledger"
 	"assay/projector"
+	"assay/projector/audit"
 	"assay/projector/metric"
 	"assay/projector/view"
 )
@@ -24,6 +26,8 @@ var (
 	ErrNoWeek = metric.ErrNoWeek
 	// ErrUnsigned means that no checkpoint that counts covers a record yet.
 	ErrUnsigned = errors.New("not covered by a checkpoint yet")
+	// ErrNotSampled means that no operator published a sample of the week.
+	ErrNotSampled = errors.New("nothing was sampled")
 )
 
 // AuditConfig says which week's sample to draw.
@@ -31,8 +35,10 @@ type AuditConfig struct {
 	Evidence  Evidence
 	Week      string // such as 2026-W48; "" is the last one that was closed
 	Namespace string
-	// Wanted is how many cases to draw; nil draws as many as were published.
-	Wanted   *metric.Wanted
+	Set       string // of metric.Sets
+	// Wanted is how many cases to draw of which strata; nil draws as many as were
+	// published, else as many as the set has by default.
+	Wanted   []metric.Wanted
 	Progress func(done, total ledger.Seq)
 	Log      zerolog.Logger
 }
@@ -46,7 +52,7 @@ type Audit struct {
 	Stored   *StoredSample // nil when none was published
 }
 
-// StoredSample is the first audit.sampled of an operator for week and namespace.
+// StoredSample is the first audit.sampled of an operator for week, namespace and set.
 type StoredSample struct {
 	Seq        ledger.Seq
 	Leaf       string
@@ -81,60 +87,135 @@ func (a *Audit) Differences() (out []string) {
 // published sample, rebuilds the views up to that record, and draws. It is
 // ErrNoWeek when the week was not closed.
 func DrawAudit(ctx context.Context, c AuditConfig) (*Audit, error) {
-	f := weekFinder{week: c.Week, namespace: c.Namespace}
-	if err := f.scan(ctx, c.Evidence); err != nil {
+	f, err := scanAudits(ctx, &c)
+	if err != nil {
 		return nil, err
 	}
-	if f.closed == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNoWeek, c.Week)
-	}
-	a := &Audit{Closed: f.closed, ClosedAt: f.closedAt, Stored: f.stored}
+	a := &Audit{Closed: f.closed, ClosedAt: f.closedAt, Stored: f.stored(c.Set)}
 	wanted := c.Wanted
 	if wanted == nil {
-		wanted = &metric.Wanted{Success: metric.DefaultWanted, Unresolved: metric.DefaultWanted, Negative: metric.DefaultWanted}
-		if f.stored != nil && len(f.stored.Sampled.Strata) == 3 {
-			s := f.stored.Sampled.Strata
-			wanted = &metric.Wanted{Success: s[0].Wanted, Unresolved: s[1].Wanted, Negative: s[2].Wanted}
+		wanted = metric.WantedOf(c.Set)
+		if a.Stored != nil {
+			for i := range wanted {
+				for _, st := range a.Stored.Sampled.Strata {
+					if st.Stratum == wanted[i].Stratum {
+						wanted[i].Cases = st.Wanted
+					}
+				}
+			}
 		}
 	}
-	_, err := Replay(ctx, FoldConfig{Evidence: c.Evidence, To: f.closed, Progress: c.Progress, Log: c.Log}, func(s *projector.State) error {
+	err = c.replay(ctx, f.closed, func(s *projector.State) error {
 		week, err := view.GetWeek(s, f.week)
 		if err != nil {
 			return fmt.Errorf("week %s: %w", f.week, err)
 		}
-		a.Drawn, err = metric.Sample(s, week, c.Namespace, *wanted)
+		a.Drawn, err = metric.Sample(s, week, c.Namespace, c.Set, wanted)
 		return err
 	})
 	return a, err
 }
 
-// weekFinder looks through the ledger for what is said of a week.
-type weekFinder struct {
-	week, namespace string
-	latest          bool // the week was not named
-	closed          ledger.Seq
-	closedAt        time.Time
-	stored          *StoredSample
+// replay folds the ledger up to where the week was closed.
+func (c *AuditConfig) replay(ctx context.Context, closed ledger.Seq, inspect func(*projector.State) error) error {
+	_, err := Replay(ctx, FoldConfig{Evidence: c.Evidence, To: closed, Progress: c.Progress, Log: c.Log}, inspect)
+	return err
 }
 
-func (f *weekFinder) scan(ctx context.Context, e Evidence) error {
-	last, err := e.Head(ctx)
-	if err != nil || last == 0 {
-		return err
+// Labels are a published sample and all labels of the ledger that may be of its cases.
+type Labels struct {
+	StoredSample
+	// Labels are those of operators that were not imported, in the order of records,
+	// each with the stratum in which the sample that it names drew the thing.
+	Labels []view.Label
+}
+
+// ReadLabels reads the ledger for a published sample and its labels. It is
+// ErrNotSampled when the week has no sample.
+func ReadLabels(ctx context.Context, c AuditConfig) (*Labels, error) {
+	f, err := scanAudits(ctx, &c)
+	if err != nil {
+		return nil, err
 	}
-	f.latest = f.week == ""
-	closing, sampled, escaped := []byte(events.TypeWeekClosed), []byte(events.TypeAuditSampled), []byte(`\u00`)
+	if stored := f.stored(c.Set); stored != nil {
+		return &Labels{*stored, f.drawn()}, nil
+	}
+	return nil, fmt.Errorf("%w of the %s of %s in %s", ErrNotSampled, c.Set, f.week, c.Namespace)
+}
+
+// ReadAllLabels is ReadLabels for every set that was sampled of the week, in the order
+// of metric.Sets.
+func ReadAllLabels(ctx context.Context, c AuditConfig) ([]*Labels, error) {
+	f, err := scanAudits(ctx, &c)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Labels
+	labels := f.drawn()
+	for _, set := range metric.Sets() {
+		if stored := f.stored(set); stored != nil {
+			out = append(out, &Labels{*stored, labels})
+		}
+	}
+	if len(out) == 0 {
+		err = fmt.Errorf("%w of %s in %s", ErrNotSampled, f.week, c.Namespace)
+	}
+	return out, err
+}
+
+// ReadCases rebuilds the views up to where the sampled week was closed and reads the
+// cases as they were known there.
+func ReadCases(ctx context.Context, c AuditConfig, sample *events.AuditSampled) (cases []audit.Case, err error) {
+	err = c.replay(ctx, ledger.Seq(sample.ClosedSeq), func(s *projector.State) (err error) {
+		cases, err = audit.Cases(s, sample)
+		return err
+	})
+	return cases, err
+}
+
+// auditScan looks through the ledger for what is said of weeks, samples and labels.
+type auditScan struct {
+	namespace string
+	week      string
+	latest    bool // the week was not named
+	closed    ledger.Seq
+	closedAt  time.Time
+	over      map[string]bool // weeks that were closed
+	samples   []*StoredSample // of the namespace: of a week and set the first behind its end
+	labels    []view.Label
+}
+
+// scanAudits is ErrNoWeek when the week was not closed.
+func scanAudits(ctx context.Context, c *AuditConfig) (*auditScan, error) {
+	f := &auditScan{namespace: c.Namespace, week: c.Week, latest: c.Week == "", over: map[string]bool{}}
+	last, err := c.Evidence.Head(ctx)
+	if err == nil && last > 0 {
+		err = f.scan(ctx, c.Evidence, last)
+	}
+	if err == nil && f.closed == 0 {
+		err = fmt.Errorf("%w: %s", ErrNoWeek, c.Week)
+	}
+	return f, err
+}
+
+func (f *auditScan) scan(ctx context.Context, e Evidence, last ledger.Seq) error {
+	var wanted [][]byte
+	for _, typ := range []string{events.TypeWeekClosed, events.TypeAuditSampled, events.TypeAuditLabelled, events.TypeOpportunityLabelled, `\u00`} {
+		wanted = append(wanted, []byte(typ))
+	}
 	return e.Read(ctx, 1, last, func(_ ledger.Seq, body []byte) error {
-		if bytes.Contains(body, closing) || bytes.Contains(body, sampled) || bytes.Contains(body, escaped) {
-			f.add(body)
+		for _, w := range wanted {
+			if bytes.Contains(body, w) {
+				f.add(body)
+				break
+			}
 		}
 		return nil
 	})
 }
 
-// add takes the first record of each kind. A sample comes behind the week that
-// it is of, so that the last week is known when its sample is met.
-func (f *weekFinder) add(body []byte) {
+// add takes the first record of each kind. What was imported is no sample, no label.
+func (f *auditScan) add(body []byte) {
 	r, err := ledger.ParseRecord(body)
 	if err != nil {
 		return // a foreign message
@@ -143,29 +224,71 @@ func (f *weekFinder) add(body []byte) {
 	if err != nil {
 		return
 	}
+	operator := strings.HasPrefix(r.Principal, "operator/")
+	if capture := ev.Data.Common().Capture; capture != nil && *capture == "imported" {
+		return
+	}
 	switch d := ev.Data.(type) {
 	case *events.WeekClosed:
-		switch {
-		case !strings.HasPrefix(r.Principal, "logger/"):
-		case f.latest && d.Week != f.week, !f.latest && d.Week == f.week && f.closed == 0:
-			f.week, f.closed, f.closedAt, f.stored = d.Week, r.Seq, r.RecordedAt, nil
+		if !strings.HasPrefix(r.Principal, "logger/") {
+			return
+		}
+		f.over[d.Week] = true
+		if f.latest && d.Week != f.week || !f.latest && d.Week == f.week && f.closed == 0 {
+			f.week, f.closed, f.closedAt = d.Week, r.Seq, r.RecordedAt
 		}
 	case *events.AuditSampled:
-		if strings.HasPrefix(r.Principal, "operator/") && d.Week == f.week && d.Namespace == f.namespace && f.stored == nil && f.closed > 0 {
-			f.stored = &StoredSample{r.Seq, r.Leaf().String(), r.RecordedAt, r.Principal, d}
+		same := func(s *StoredSample) bool {
+			return s.Sampled.Week == d.Week && metric.SetOf(s.Sampled) == metric.SetOf(d)
+		}
+		if operator && d.Namespace == f.namespace && f.over[d.Week] && !slices.ContainsFunc(f.samples, same) {
+			f.samples = append(f.samples, &StoredSample{r.Seq, r.Leaf().String(), r.RecordedAt, r.Principal, d})
+		}
+	default:
+		if l, ok := view.LabelOf(d); ok && operator {
+			l.Type, l.EventID, l.Seq, l.RecordedAt, l.Principal, l.RecordedIn = ev.Type, ev.ID, r.Seq, r.RecordedAt, r.Principal, r.Namespace
+			f.labels = append(f.labels, l)
 		}
 	}
 }
 
+// stored is the week's sample of a set; nil when none was published.
+func (f *auditScan) stored(set string) *StoredSample {
+	for _, s := range f.samples {
+		if s.Sampled.Week == f.week && metric.SetOf(s.Sampled) == set {
+			return s
+		}
+	}
+	return nil
+}
+
+// drawn are the labels of things that a sample of the namespace drew.
+func (f *auditScan) drawn() (out []view.Label) {
+	for _, l := range f.labels {
+		for _, s := range f.samples {
+			if l.SampleSeq != nil && ledger.Seq(*l.SampleSeq) == s.Seq {
+				l.DrawnStratum = view.StratumOf(s.Sampled, &l)
+			}
+		}
+		if l.DrawnStratum != "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 // Event is the audit.sampled of the drawn sample by an operator. Its id follows
-// from week and namespace and its bytes from the ledger, so that publishing it
+// from week, namespace and set, and its bytes from the ledger, so that publishing it
 // again gives the first receipt.
 func (a *Audit) Event(as string) ([]byte, error) {
 	component, capture := "assay audit sample", "live"
-	d := *a.Drawn
+	d, parts := *a.Drawn, []string{a.Drawn.Type(), a.Drawn.Week, a.Drawn.Namespace}
+	if d.Set != nil {
+		parts = append(parts, *d.Set)
+	}
 	d.Context = events.Context{Component: &component, Capture: &capture, Author: &as}
 	return events.Encode(&events.Event{
-		ID: events.DerivedID(d.Type(), d.Week, d.Namespace).String(), Source: "urn:assay:operator", Type: d.Type(),
+		ID: events.DerivedID(parts...).String(), Source: "urn:assay:operator", Type: d.Type(),
 		Time: events.FormatTime(a.ClosedAt), DataSchema: events.DataSchema(d.Type(), 1), Version: 1, Data: &d,
 	})
 }

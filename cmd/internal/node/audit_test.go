@@ -37,9 +37,9 @@ func auditBook() *ledgertest.Ledger {
 	return l
 }
 
-func draw(t *testing.T, l *ledgertest.Ledger, week string, wanted *metric.Wanted) *Audit {
+func draw(t *testing.T, l *ledgertest.Ledger, week string, wanted []metric.Wanted) *Audit {
 	t.Helper()
-	a, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{l}, Week: week, Namespace: "production", Wanted: wanted, Log: zerolog.Nop()})
+	a, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{l}, Week: week, Namespace: "production", Set: metric.SetOutcomes, Wanted: wanted, Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,12 +49,12 @@ func draw(t *testing.T, l *ledgertest.Ledger, week string, wanted *metric.Wanted
 func TestDrawAudit(t *testing.T) {
 	l := auditBook()
 	for _, week := range []string{"2026-W38", "2026-W41"} {
-		_, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{l}, Week: week, Namespace: "production"})
+		_, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{l}, Week: week, Namespace: "production", Set: metric.SetOutcomes})
 		if !errors.Is(err, ErrNoWeek) {
 			t.Errorf("%s: %v", week, err)
 		}
 	}
-	if _, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{ledgertest.New()}, Namespace: "production"}); !errors.Is(err, ErrNoWeek) {
+	if _, err := DrawAudit(t.Context(), AuditConfig{Evidence: bookEvidence{ledgertest.New()}, Namespace: "production", Set: metric.SetOutcomes}); !errors.Is(err, ErrNoWeek) {
 		t.Errorf("an empty ledger: %v", err)
 	}
 	last, first := draw(t, l, "", nil), draw(t, l, "2026-W39", nil)
@@ -62,7 +62,7 @@ func TestDrawAudit(t *testing.T) {
 		t.Errorf("%+v, %+v", last, first)
 	}
 	for _, a := range []*Audit{last, first} {
-		if s := a.Drawn.Strata[0]; s.Population != 15 || len(s.Cases) != metric.DefaultWanted || s.Wanted != metric.DefaultWanted {
+		if s := a.Drawn.Strata[0]; s.Population != 15 || len(s.Cases) != 10 || s.Wanted != 10 {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -79,7 +79,7 @@ func TestDrawAudit(t *testing.T) {
 }
 
 func TestAuditIsComparedWithTheFirst(t *testing.T) {
-	wanted := &metric.Wanted{Success: 3, Unresolved: 1, Negative: 1}
+	wanted := []metric.Wanted{{Stratum: "apparent_success", Cases: 3}, {Stratum: "unresolved", Cases: 1}, {Stratum: "detector_negative", Cases: 1}}
 	for _, c := range []struct {
 		name string
 		put  func(l *ledgertest.Ledger, event string)
@@ -130,6 +130,62 @@ func TestAuditIsComparedWithTheFirst(t *testing.T) {
 				t.Errorf("%+v", a.Drawn.Strata[0])
 			}
 		})
+	}
+}
+
+// TestReadLabels: labels count if an operator wrote them here and a sample that followed
+// its week drew the thing, whichever week's it was.
+func TestReadLabels(t *testing.T) {
+	l := ledgertest.New()
+	sample := func(week string, ids ...string) uint64 {
+		st := events.AuditStratum{Stratum: "edge"}
+		for _, id := range ids {
+			st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: id, Seq: 1})
+		}
+		return uint64(l.Put("operator/main", "production", &events.AuditSampled{Week: week, Namespace: "production", Set: ledgertest.Ptr("edges"), Method: metric.SampleMethod, Strata: []events.AuditStratum{st}}))
+	}
+	label := func(who, id string, sample uint64, ctx events.Context) {
+		l.Put(who, "production", &events.AuditLabelled{Context: ctx, Kind: "edge", ID: id, Rater: who, SampleSeq: &sample})
+	}
+	closeWeek := func(week string) {
+		l.Put("logger/main", "production", &events.WeekClosed{Week: week, Zone: "UTC", Start: events.FormatTime(l.Now()), End: events.FormatTime(l.Now())})
+	}
+	early := sample("2026-W40", "a")
+	closeWeek("2026-W39")
+	first := sample("2026-W39", "a", "b")
+	closeWeek("2026-W40")
+	config := AuditConfig{Evidence: bookEvidence{l}, Namespace: "production", Set: metric.SetEdges}
+	if _, err := ReadLabels(t.Context(), config); !errors.Is(err, ErrNotSampled) {
+		t.Errorf("sampled before the week was over: %v", err)
+	}
+	if _, err := ReadAllLabels(t.Context(), config); !errors.Is(err, ErrNotSampled) {
+		t.Error(err)
+	}
+	second := sample("2026-W40", "b", "c")
+	sample("2026-W40", "d") // the first counts
+	label("operator/ann", "b", first, events.Context{})
+	label("operator/ann", "c", second, events.Context{})
+	label("operator/bob", "a", early, events.Context{})
+	label("operator/bob", "d", second, events.Context{}) // was not drawn
+	label("operator/bob", "b", second, events.Context{Capture: ledgertest.Ptr("imported")})
+	label("agent/piper", "b", second, events.Context{})
+	got, err := ReadLabels(t.Context(), config)
+	if err != nil || uint64(got.Seq) != second {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	var found []string
+	for _, v := range got.Labels {
+		found = append(found, v.Principal+" "+v.ID+" "+v.DrawnStratum)
+	}
+	if want := "operator/ann b edge, operator/ann c edge"; strings.Join(found, ", ") != want {
+		t.Errorf("%v, want %s", found, want)
+	}
+	if all, err := ReadAllLabels(t.Context(), config); err != nil || len(all) != 1 || all[0].Seq != got.Seq {
+		t.Errorf("%+v, %v", all, err)
+	}
+	config.Week = "2026-W39"
+	if got, err := ReadLabels(t.Context(), config); err != nil || uint64(got.Seq) != first {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
@@ -213,7 +269,7 @@ func TestAuditAcrossAWeekWithoutALogger(t *testing.T) {
 	defer e.Close()
 	again := func() *Audit {
 		t.Helper()
-		a, err := DrawAudit(t.Context(), AuditConfig{Evidence: e, Namespace: "production", Log: zerolog.Nop()})
+		a, err := DrawAudit(t.Context(), AuditConfig{Evidence: e, Namespace: "production", Set: metric.SetOutcomes, Log: zerolog.Nop()})
 		if err != nil {
 			t.Fatal(err)
 		}

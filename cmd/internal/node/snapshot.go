@@ -184,12 +184,9 @@ func SeqAt(ctx context.Context, e Evidence, t time.Time) (ledger.Seq, error) {
 
 // SeqOfWeek is the record that closed a week; ErrNoWeek when none did.
 func SeqOfWeek(ctx context.Context, e Evidence, week string) (ledger.Seq, error) {
-	f := weekFinder{week: week}
-	if err := f.scan(ctx, e); err != nil {
+	f, err := scanAudits(ctx, &AuditConfig{Evidence: e, Week: week})
+	if err != nil {
 		return 0, err
-	}
-	if f.closed == 0 {
-		return 0, fmt.Errorf("%w: %s", ErrNoWeek, week)
 	}
 	return f.closed, nil
 }

@@ -1,0 +1,160 @@
+package metric_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"assay/events"
+	"assay/projector"
+	"assay/projector/ledgertest"
+	"assay/projector/metric"
+)
+
+// census samples edges e1 to e<n> in record 1, and labels them in two records each:
+// the first ones as something other than a causal claim.
+func (b book) census(week string, n, other int) (sample uint64) {
+	d := &events.AuditSampled{Week: week, Namespace: prod, Set: ptr(metric.SetEdges), Method: metric.SampleMethod}
+	st := events.AuditStratum{Stratum: "edge", Population: 1000, Wanted: 100}
+	for i := range n {
+		st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: fmt.Sprintf("%s-e%d", week, i+1), Seq: 1})
+	}
+	d.Strata = append(d.Strata, st)
+	sample = uint64(b.Put(operator, prod, d))
+	for i := range n {
+		kind := metric.CausalClaim
+		if i < other {
+			kind = "correlation"
+		}
+		for _, rater := range []string{"r1", "r2"} {
+			b.relation(sample, fmt.Sprintf("%s-e%d", week, i+1), rater, kind)
+		}
+	}
+	return sample
+}
+
+func (b book) relation(sample uint64, id, rater, kind string, change ...func(*events.AuditLabelled)) {
+	b.audit("edge", id, rater, func(d *events.AuditLabelled) {
+		d.SampleSeq, d.Edge = &sample, &events.EdgeLabel{RelationKind: &kind}
+		for _, c := range change {
+			c(d)
+		}
+	})
+}
+
+func (b book) control(condition, id, outcome string) {
+	b.Put(harness, bench, &events.ControlRecorded{RunID: "run", Condition: condition, CaseID: id, Tag: "direct", Outcome: outcome})
+}
+
+// recalled is a graph of which half of what was withheld comes back.
+func (b book) recalled() {
+	b.control("C0", "c1", "hit")
+	b.control("C0", "c2", "miss")
+	b.control("C1", "c1", "hit")
+}
+
+var graphByHand = []byHand{
+	{
+		// Of 25 edges 4 are correlations by both raters' word. Of those that were drawn
+		// besides, e26 has one rater, of e27 two who differ, of e28 one who was not blind;
+		// what r2 calls e29 outside of the sample does not count, and e30 has no label.
+		metric: "graph_validity",
+		build: func(b book) {
+			d := &events.AuditSampled{Week: "2026-W40", Namespace: prod, Set: ptr(metric.SetEdges), Method: metric.SampleMethod}
+			st := events.AuditStratum{Stratum: "edge"}
+			for i := range 30 {
+				st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: fmt.Sprint("e", i+1), Seq: 1})
+			}
+			d.Strata = append(d.Strata, st)
+			s := uint64(b.Put(operator, prod, d))
+			for i := range 25 {
+				for _, rater := range []string{"r1", "r2"} {
+					kind := metric.CausalClaim
+					if i < 4 {
+						kind = map[string]string{"r1": "correlation", "r2": "dependency"}[rater] // neither is one
+					}
+					b.relation(s, fmt.Sprint("e", i+1), rater, kind)
+				}
+			}
+			b.relation(s, "e26", "r1", metric.CausalClaim)
+			b.relation(s, "e27", "r1", metric.CausalClaim)
+			b.relation(s, "e27", "r2", "part_of")
+			b.relation(s, "e28", "r1", metric.CausalClaim)
+			b.relation(s, "e28", "r2", metric.CausalClaim, func(d *events.AuditLabelled) { d.Blind = false })
+			b.relation(s, "e29", "r1", metric.CausalClaim)
+			b.relation(s, "e29", "r2", metric.CausalClaim, func(d *events.AuditLabelled) { d.SampleSeq = nil })
+		},
+		want: "0.84 (21/25) not blind 1 unknown relation 3",
+	},
+	{
+		metric: "graph_validity", name: "too few",
+		build: func(b book) { b.census("2026-W40", metric.EnoughEdges-1, 0) },
+		want:  "null (19/19)",
+	},
+	{
+		metric: "graph_validity", name: "the latest that is far enough",
+		build: func(b book) {
+			b.census("2026-W40", 20, 10)
+			b.census("2026-W41", 40, 10)
+			b.census("2026-W42", 3, 3)
+		},
+		want: "0.75 (30/40)",
+	},
+	{metric: "graph_validity", name: "no census", build: func(b book) { b.audit("edge", "e", "r1", func(*events.AuditLabelled) {}) }, want: "null (0/0)"},
+	{metric: "causal_recall", build: book.recalled, want: "0.5 (1/2)", groups: "C0 0.5 (1/2)"},
+	{
+		// Five of 25 are exactly the fifth that may be something else.
+		metric: "causal_recall", name: "a fifth", want: "0.5 (1/2)",
+		build: func(b book) { b.census("2026-W40", 25, 5); b.recalled() },
+	},
+	{
+		metric: "causal_recall", name: "more than a fifth", want: "null (1/2)", groups: "C0 null (1/2)",
+		build: func(b book) { b.census("2026-W40", 25, 6); b.recalled() },
+	},
+	{
+		// All of 19 are correlations, and 19 say nothing yet.
+		metric: "causal_recall", name: "too few edges", want: "0.5 (1/2)",
+		build: func(b book) { b.census("2026-W40", 19, 19); b.recalled() },
+	},
+}
+
+// TestWithheld: where the census finds a mixed store, what takes its edges for causes
+// has no value and says why, also of a bench; nothing else is touched.
+func TestWithheld(t *testing.T) {
+	l := ledgertest.New()
+	b := book{l}
+	b.recalled()
+	b.census("2026-W40", 20, 5)
+	const why = "withheld: 5 of 20 edges of the census of 2026-W40 are no causal claims, over 0.2: the graph is a mixed store of relations"
+	fold(t, l, func(st *projector.State) {
+		for _, ns := range []string{prod, bench} {
+			for _, m := range metric.Catalogue() {
+				e, err := metric.Explain(st, m.Name, ns, metric.Options{}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.OfCauses != (e.Why == why) || m.OfCauses && (e.Value != nil || e.Low != nil || e.High != nil) {
+					t.Errorf("%s of %s: %v, %q", m.Name, ns, e.Value, e.Why)
+				}
+			}
+		}
+		// Another namespace has no census.
+		if e, err := metric.Explain(st, "causal_recall", "shadow", metric.Options{}, nil); err != nil || e.Why != "" || e.Value == nil {
+			t.Errorf("%+v, %v", e, err)
+		}
+		if e, _ := explain(t, st, "control_passes", metric.Options{}); e.Value == nil {
+			t.Errorf("the controls C1 to C3: %+v", e)
+		}
+		if e, _ := explain(t, st, "graph_validity", metric.Options{}); e.Low == nil || e.Why != "" {
+			t.Errorf("%+v", e)
+		}
+	})
+	few := ledgertest.New()
+	book{few}.census("2026-W40", 3, 0)
+	fold(t, few, func(st *projector.State) {
+		e, _ := explain(t, st, "graph_validity", metric.Options{})
+		if !strings.HasPrefix(e.Why, "two raters decide 3 of the 3 edges of the census of 2026-W40") || e.Low != nil {
+			t.Errorf("%+v", e)
+		}
+	})
+}
