@@ -1,0 +1,73 @@
+// Live rows: the page works without. Texts come harmless from the server and are
+// set as text; nothing here makes markup of them.
+"use strict";
+(() => {
+  const status = document.getElementById("live");
+  const body = document.querySelector("#rows tbody");
+  if (!status || !body || !window.EventSource) return;
+
+  const kept = 200; // rows on the page
+  let signed = Number(document.getElementById("signed").textContent);
+  let fault = document.querySelector(".standing.bad") !== null;
+
+  const cell = (tag, text, cls) => {
+    const el = document.createElement(tag);
+    if (cls) el.className = cls;
+    el.textContent = text;
+    return el;
+  };
+  const link = (tag, text, href) => {
+    const el = document.createElement(tag);
+    const a = document.createElement("a");
+    a.href = href;
+    a.textContent = text;
+    el.append(a);
+    return el;
+  };
+  const paint = (badge) => {
+    const ok = !fault && Number(badge.dataset.seq) <= signed;
+    badge.className = ok ? "badge good" : "badge warn";
+    badge.textContent = ok ? "signed" : "not yet signed";
+  };
+  const badgeOf = (seq) => {
+    const td = document.createElement("td");
+    const badge = document.createElement("span");
+    badge.dataset.seq = seq;
+    paint(badge);
+    td.append(badge);
+    return td;
+  };
+  const row = (r) => {
+    const tr = document.createElement("tr");
+    tr.className = r.foreign ? "foreign fresh" : "fresh";
+    const seq = link("th", String(r.seq), "/events/" + Number(r.seq));
+    seq.scope = "row";
+    const episode = r.to ? link("td", r.episode.slice(0, 40), r.to) : cell("td", "");
+    tr.append(seq, badgeOf(r.seq), cell("td", r.recorded_at, "nowrap"), cell("td", r.foreign ? "not by the logger" : r.principal),
+      cell("td", r.namespace), cell("td", r.type), episode, cell("td", r.data, "data"));
+    return tr;
+  };
+
+  const source = new EventSource(status.dataset.live);
+  source.onopen = () => { status.textContent = "Live: new records appear by themselves."; };
+  source.onerror = () => { status.textContent = "Live rows are interrupted; trying again."; };
+  source.addEventListener("rows", (e) => {
+    const none = body.querySelector("tr.none");
+    if (none) none.remove();
+    for (const r of JSON.parse(e.data)) body.prepend(row(r));
+    while (body.rows.length > kept) body.lastElementChild.remove();
+  });
+  source.addEventListener("passed", (e) => {
+    status.textContent = "Live: " + Number(JSON.parse(e.data)) + " records passed by too fast to show; load the page again for them.";
+  });
+  source.addEventListener("state", (e) => {
+    const s = JSON.parse(e.data);
+    signed = Number(s.signed);
+    fault = s.fault;
+    document.getElementById("head").textContent = Number(s.head);
+    document.getElementById("signed").textContent = signed;
+    document.getElementById("beyond").textContent = Math.max(0, Number(s.head) - signed);
+    document.querySelector(".standing").classList.toggle("bad", fault);
+    document.querySelectorAll("#rows .badge[data-seq]").forEach(paint);
+  });
+})();
