@@ -29,8 +29,9 @@ func (f frame) H() float64 { return f.Bottom - f.Top }
 
 // tick is a labelled place of an axis.
 type tick struct {
-	At   float64
-	Text string
+	At     float64
+	Text   string
+	Anchor string // class of the text: mid or end; "" begins at At
 }
 
 // drawing is the telemetry of one resolution.
@@ -106,13 +107,13 @@ func plotOf(s Series, open, end time.Time) plot {
 	if w := s.Witness; w != nil {
 		p.Mark = &dot{x(w.At), y(w.Value)}
 	}
-	for i := range 5 {
+	for i, anchor := range []string{"", "mid", "mid", "mid", "end"} {
 		share := float64(i) / 4
-		p.Times = append(p.Times, tick{p.Frame.x(share), clock(from.Add(time.Duration(share*float64(to.Sub(from)))), to.Sub(from))})
+		p.Times = append(p.Times, tick{p.Frame.x(share), clock(from.Add(time.Duration(share*float64(to.Sub(from)))), to.Sub(from)), anchor})
 	}
 	for i := range 3 {
 		share := float64(i) / 2
-		p.Values = append(p.Values, tick{p.Frame.y(share), short(lo + share*(hi-lo))})
+		p.Values = append(p.Values, tick{p.Frame.y(share), short(lo + share*(hi-lo)), "end"})
 	}
 	p.Summary = p.words(open, end)
 	return p
@@ -174,7 +175,7 @@ func short(v float64) string {
 func clock(t time.Time, span time.Duration) string {
 	switch {
 	case span < 20*time.Second:
-		return t.UTC().Format("15:04:05.0")
+		return t.UTC().Format("15:04:05.000")
 	case span < 24*time.Hour:
 		return t.UTC().Format("15:04:05")
 	}
@@ -214,8 +215,8 @@ func diagramOf(r *metric.Reliability) diagram {
 	for i := range 6 {
 		share := float64(i) / 5
 		text := strconv.FormatFloat(share, 'f', 1, 64)
-		d.Ticks = append(d.Ticks, tick{d.Frame.x(share), text})
-		d.Up = append(d.Up, tick{d.Frame.y(share), text})
+		d.Ticks = append(d.Ticks, tick{d.Frame.x(share), text, "mid"})
+		d.Up = append(d.Up, tick{d.Frame.y(share), text, "end"})
 	}
 	return d
 }

@@ -1,12 +1,15 @@
 package ui
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/events"
 	"assay/internal/plain"
@@ -17,11 +20,12 @@ import (
 type Row struct {
 	Seq        ledger.Seq `json:"seq"`
 	RecordedAt string     `json:"recorded_at"`
+	At         string     `json:"at"` // RecordedAt to the second
 	Principal  string     `json:"principal"`
 	Namespace  string     `json:"namespace"`
 	Type       string     `json:"type"`
 	Episode    string     `json:"episode"`
-	Data       string     `json:"data"` // its beginning
+	Data       string     `json:"data"` // its beginning, without its context
 	// To is the address of the episode's page, "" without one.
 	To string `json:"to,omitzero"`
 	// Foreign says that the logger did not write it: it is no record.
@@ -61,18 +65,47 @@ func (p *parsed) row(body []byte) Row {
 		return Row{Seq: p.seq, Foreign: true, Data: begin(string(body))}
 	}
 	r := Row{
-		Seq: p.seq, RecordedAt: ledger.FormatTime(p.rec.RecordedAt),
+		Seq: p.seq, RecordedAt: ledger.FormatTime(p.rec.RecordedAt), At: shortTime(p.rec.RecordedAt),
 		Principal: plain.ID(p.rec.Principal), Namespace: plain.ID(p.rec.Namespace),
 	}
 	if p.event == nil {
 		r.Data = begin(string(p.rec.Event))
 		return r
 	}
-	r.Type, r.Episode, r.Data = plain.ID(p.event.Type), plain.ID(p.event.EpisodeID), begin(string(p.event.RawData))
+	r.Type, r.Episode, r.Data = plain.ID(p.event.Type), plain.ID(p.event.EpisodeID), begin(summary(p.event.RawData))
 	if r.Episode != "" {
 		r.To = pathOf("episodes", p.rec.Namespace, p.event.EpisodeID)
 	}
 	return r
+}
+
+// summary are the members of data but its context, which is alike in most events,
+// as far as a row shows them.
+func summary(data jsontext.Value) string {
+	d := jsontext.NewDecoder(bytes.NewReader(data))
+	if _, err := d.ReadToken(); err != nil {
+		return string(data)
+	}
+	var b strings.Builder
+	for d.PeekKind() == '"' && b.Len() <= rowData {
+		name, err := d.ReadToken()
+		if err != nil {
+			return string(data)
+		}
+		member := name.String()
+		v, err := d.ReadValue()
+		if err != nil {
+			return string(data)
+		}
+		if member == "context" {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString(" · ")
+		}
+		b.WriteString(member + " " + string(v))
+	}
+	return b.String()
 }
 
 func begin(s string) string {

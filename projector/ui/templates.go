@@ -44,6 +44,7 @@ var funcs = template.FuncMap{
 	"event":    eventPath,
 	"path":     pathOf,
 	"figure":   figureOf,
+	"counted":  countedOf,
 	"ratio":    ratioOf,
 	"opt":      optional,
 	"signed":   func(s State, seq ledger.Seq) bool { return seq <= s.Signed },
@@ -119,6 +120,18 @@ func figureOf(n metric.Number) string {
 	text := strconv.FormatFloat(*n.Value, 'g', 6, 64)
 	if n.Low != nil && n.High != nil {
 		text += fmt.Sprintf(" [%.4g, %.4g]", *n.Low, *n.High)
+	}
+	return text
+}
+
+// countedOf is what a metric's value is made of, in whole parts of its unit.
+func countedOf(name string, n metric.Number) string {
+	text := strconv.FormatInt(n.Numerator, 10)
+	if n.Denominator != nil {
+		text += "/" + strconv.FormatInt(*n.Denominator, 10)
+	}
+	if m, err := metric.Find(name); err == nil && m.Per > 1 {
+		text += fmt.Sprintf(" in 1/%d", m.Per)
 	}
 	return text
 }

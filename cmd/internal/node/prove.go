@@ -11,8 +11,6 @@ import (
 var (
 	// ErrNotSigned means that no checkpoint covers a record yet.
 	ErrNotSigned = errors.New("no checkpoint covers this record yet")
-	// ErrNotRead means that the ledger is still being read up to the checkpoint.
-	ErrNotRead = errors.New("the ledger is still being read: try again in a moment")
 	// ErrNotThere means that the ledger holds no such record.
 	ErrNotThere = errors.New("the ledger holds no such record")
 	// ErrOtherRecords means that the records are not those that the checkpoint

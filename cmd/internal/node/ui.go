@@ -97,14 +97,10 @@ func (u *UISource) Read(ctx context.Context, from, to ledger.Seq, fn func(ledger
 
 // Prove implements ui.Source.
 func (u *UISource) Prove(ctx context.Context, seq ledger.Seq) ([]byte, error) {
-	cp, note, err := u.checkpoint()
-	if err != nil {
-		return nil, err
+	p, err := u.walk.prove(ctx, seq)
+	if errors.Is(err, ErrNotSigned) {
+		err = errors.Join(ui.ErrNotFound, err)
 	}
-	if uint64(seq) > cp.Size {
-		return nil, fmt.Errorf("%w: record %d, the newest signs %d", errors.Join(ui.ErrNotFound, ErrNotSigned), seq, cp.Size)
-	}
-	p, err := u.walk.prove(ctx, seq, cp, note)
 	if err != nil {
 		return nil, err
 	}

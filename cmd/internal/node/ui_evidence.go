@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"assay/events"
@@ -183,7 +184,7 @@ func seriesOf(in criterion.Input, clause criterion.Clause, cr criterion.ClauseRe
 	s := ui.Series{
 		Signal: clause.Signal, Labels: labelsText(clause.Labels), Value: clause.Value, Outcome: cr.Outcome.String(), Reason: cr.Reason.String(),
 		OnValue: clause.Reduce != criterion.ReduceCount && clause.Reduce != criterion.ReduceIncrease,
-		Test:    fmt.Sprintf("%s %s %g", clause.Reduce, clause.Op, clause.Value),
+		Test:    fmt.Sprintf("%s %s %s", clause.Reduce, clause.Op, strconv.FormatFloat(clause.Value, 'f', -1, 64)),
 	}
 	if clause.HoldFor > 0 {
 		s.Test += fmt.Sprintf(" held for %v", clause.HoldFor)

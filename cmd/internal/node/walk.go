@@ -24,8 +24,9 @@ type walk struct {
 
 	mu      sync.Mutex
 	spine   ledger.Spine
-	matched uint64 // size of the last checkpoint whose root was found
-	fault   string // the first that was found; it stays
+	matched ledger.Checkpoint // the last whose root the records hash to
+	note    []byte            // its signed note
+	fault   string            // the first that was found; it stays
 }
 
 // walkPause is how long the walk waits before it reads on after an error, and between
@@ -81,11 +82,13 @@ func (w *walk) read(ctx context.Context) error {
 
 // compare holds the checkpoint that counts against what was read.
 func (w *walk) compare(ctx context.Context) error {
-	cp, _, err := w.checkpoint()
+	cp, note, err := w.checkpoint()
 	if err != nil {
 		return err
 	}
-	spine := w.snapshot()
+	w.mu.Lock()
+	spine := w.spine.Clone()
+	w.mu.Unlock()
 	if cp.Size == 0 || cp.Size > spine.Tree().Size() {
 		return nil // not yet read
 	}
@@ -99,20 +102,14 @@ func (w *walk) compare(ctx context.Context) error {
 		w.fault = fmt.Sprintf("the checkpoint of size %d signs root %s, and the records hash to %s: run assay verify", cp.Size, cp.Root, root)
 		return fmt.Errorf("%w: %s", ErrOtherRecords, w.fault)
 	}
-	w.matched = max(w.matched, cp.Size)
+	w.matched, w.note = cp, note
 	return nil
-}
-
-func (w *walk) snapshot() *ledger.Spine {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.spine.Clone()
 }
 
 func (w *walk) state() (read, matched ledger.Seq, fault string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return ledger.Seq(w.spine.Tree().Size()), ledger.Seq(w.matched), w.fault
+	return ledger.Seq(w.spine.Tree().Size()), ledger.Seq(w.matched.Size), w.fault
 }
 
 // leaves reads the leaf hashes of a bundle.
@@ -126,21 +123,22 @@ func (w *walk) leaves(ctx context.Context) func(first, last ledger.Seq) ([]ledge
 	}
 }
 
-// prove makes the proof of a record under a checkpoint: ErrNotRead while the walk has
-// not come to it.
-func (w *walk) prove(ctx context.Context, seq ledger.Seq, cp ledger.Checkpoint, note []byte) (*ledger.InclusionProof, error) {
-	spine := w.snapshot()
-	if read := spine.Tree().Size(); read < cp.Size {
-		return nil, fmt.Errorf("%w (%d of %d records)", ErrNotRead, read, cp.Size)
+// prove makes the proof of a record under the last checkpoint that was compared:
+// ErrNotSigned when that does not cover it.
+func (w *walk) prove(ctx context.Context, seq ledger.Seq) (*ledger.InclusionProof, error) {
+	w.mu.Lock()
+	cp, p := w.matched, &ledger.InclusionProof{Index: seq.Index(), Checkpoint: w.note}
+	spine := w.spine.Clone()
+	w.mu.Unlock()
+	if uint64(seq) > cp.Size {
+		return nil, fmt.Errorf("%w: record %d, and the last that was checked here signs %d", ErrNotSigned, seq, cp.Size)
 	}
-	p := &ledger.InclusionProof{Index: seq.Index(), Checkpoint: note}
-	r := spine.Reader(w.leaves(ctx))
 	err := w.evidence.Read(ctx, seq, seq, func(_ ledger.Seq, body []byte) error {
 		p.Body = body
 		return nil
 	})
 	if err == nil {
-		p.Path, err = ledger.ProveInclusion(p.Index, cp.Size, r)
+		p.Path, err = ledger.ProveInclusion(p.Index, cp.Size, spine.Reader(w.leaves(ctx)))
 	}
 	if err == nil {
 		err = ledger.CheckInclusion(p.Path, p.Index, ledger.Leaf(p.Body), cp.Size, cp.Root)

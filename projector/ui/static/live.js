@@ -25,9 +25,9 @@
     return el;
   };
   const paint = (badge) => {
-    const ok = !fault && Number(badge.dataset.seq) <= signed;
-    badge.className = ok ? "badge good" : "badge warn";
-    badge.textContent = ok ? "signed" : "not yet signed";
+    const ok = Number(badge.dataset.seq) <= signed;
+    badge.className = "badge " + (fault ? "bad" : ok ? "good" : "warn");
+    badge.textContent = fault ? "in doubt" : ok ? "signed" : "not yet signed";
   };
   const badgeOf = (seq) => {
     const td = document.createElement("td");
@@ -43,8 +43,9 @@
     const seq = link("th", String(r.seq), "/events/" + Number(r.seq));
     seq.scope = "row";
     const episode = r.to ? link("td", r.episode.slice(0, 40), r.to) : cell("td", "");
-    tr.append(seq, badgeOf(r.seq), cell("td", r.recorded_at, "nowrap"), cell("td", r.foreign ? "not by the logger" : r.principal),
-      cell("td", r.namespace), cell("td", r.type), episode, cell("td", r.data, "data"));
+    episode.className = "nowrap";
+    tr.append(seq, badgeOf(r.seq), cell("td", r.type, "nowrap"), cell("td", r.foreign ? "not by the logger" : r.principal, "nowrap"),
+      cell("td", r.namespace, "nowrap"), cell("td", r.at, "nowrap"), episode, cell("td", r.data, "data"));
     return tr;
   };
 
