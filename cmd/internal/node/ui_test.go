@@ -707,6 +707,14 @@ func (h *pagesHouse) testHostile(t *testing.T) {
 	if len(visited) < 150 {
 		t.Errorf("only %d pages", len(visited))
 	}
+	// The page of each record shows all of it.
+	st, err := h.source.State(t.Context())
+	check(t, err)
+	for seq := ledger.Seq(1); seq <= st.Head; seq++ {
+		path := fmt.Sprintf("/events/%d", seq)
+		_, body := h.get(path)
+		checkInert(t, path, body)
+	}
 	// A page of rows has as many as it found records, whatever they hold.
 	for before := ledger.Seq(60); before < 400; before += 60 {
 		body := h.page(fmt.Sprintf("/events?before=%d", before))
