@@ -28,9 +28,12 @@ type served struct {
 }
 
 func (c *uiCmd) Run(a *app) error {
-	addr, err := node.MetricsAddress(c.Listen, c.Public)
+	addr, err := node.ListenAddress(c.Listen, c.Public)
+	if errors.Is(err, node.ErrPublic) {
+		return usageError("--listen: %w; --public allows it", err)
+	}
 	if err != nil {
-		return usageError("--listen: %w; --public allows other addresses than loopback", err)
+		return usageError("--listen: %w", err)
 	}
 	if err := a.dir.Check(); err != nil {
 		return err

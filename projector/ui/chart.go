@@ -92,7 +92,7 @@ func plotOf(s Series, open, end time.Time) plot {
 	x := func(t time.Time) float64 {
 		return p.Frame.x(float64(t.Sub(from)) / float64(max(to.Sub(from), time.Nanosecond)))
 	}
-	y := func(v float64) float64 { return p.Frame.y((v - lo) / (hi - lo)) }
+	y := func(v float64) float64 { return p.Frame.y((v/2 - lo/2) / (hi/2 - lo/2)) } // hi − lo may overflow
 	p.X1, p.X2 = x(open), x(end)
 	p.Path = steps(s.Points, x, y)
 	if len(s.Points) <= fewPoints {
@@ -113,7 +113,7 @@ func plotOf(s Series, open, end time.Time) plot {
 	}
 	for i := range 3 {
 		share := float64(i) / 2
-		p.Values = append(p.Values, tick{p.Frame.y(share), short(lo + share*(hi-lo)), "end"})
+		p.Values = append(p.Values, tick{p.Frame.y(share), short(lo*(1-share) + hi*share), "end"})
 	}
 	p.Summary = p.words(open, end)
 	return p
@@ -130,14 +130,11 @@ func (p *plot) words(open, end time.Time) string {
 
 // widen makes room around a range of values, so that nothing lies on the frame.
 func widen(lo, hi float64) (float64, float64) {
-	span := hi - lo
-	if !(span > 0) {
-		span = max(math.Abs(hi), 1)
+	half := hi/2 - lo/2
+	if half <= 0 {
+		half = max(math.Abs(hi), 1) / 2
 	}
-	if math.IsInf(span, 0) {
-		return lo, hi
-	}
-	return lo - span*0.08, hi + span*0.08
+	return max(lo-half*0.16, -math.MaxFloat64), min(hi+half*0.16, math.MaxFloat64)
 }
 
 // steps joins samples by steps, since a value holds until the next one is taken.
@@ -156,6 +153,9 @@ func steps(points []Point, x func(time.Time) float64, y func(float64) float64) s
 // short is a number for an axis.
 func short(v float64) string {
 	a := math.Abs(v)
+	if a >= 1e15 {
+		return strconv.FormatFloat(v, 'g', 3, 64)
+	}
 	for _, unit := range []struct {
 		of   float64
 		name string

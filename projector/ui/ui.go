@@ -59,7 +59,7 @@ type Server struct {
 	source  Source
 	pages   map[string]*template.Template
 	mux     *http.ServeMux
-	hosts   map[string]bool
+	hosts   func(host string) bool
 	figures figures
 	live    chan struct{} // one for each connection that gets live rows
 }
@@ -89,17 +89,27 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// hostsOf are the names under which the address may be asked for.
-func hostsOf(addr string) (map[string]bool, error) {
+// hostsOf says under which hosts the address may be asked for: its own, localhost for
+// a loopback address and, where all addresses are listened on, any address; a name
+// that a foreign site owns is none of them.
+func hostsOf(addr string) (func(host string) bool, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]bool{net.JoinHostPort(host, port): true}
-	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
-		names[net.JoinHostPort("localhost", port)] = true
-	}
-	return names, nil
+	ip := net.ParseIP(host)
+	return func(asked string) bool {
+		name, at, err := net.SplitHostPort(asked)
+		switch {
+		case err != nil || at != port:
+			return false
+		case name == host:
+			return true
+		case strings.EqualFold(name, "localhost"):
+			return ip != nil && ip.IsLoopback()
+		}
+		return ip != nil && ip.IsUnspecified() && net.ParseIP(name) != nil
+	}, nil
 }
 
 const (
@@ -120,7 +130,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 	switch {
-	case !s.hosts[strings.ToLower(r.Host)]:
+	case !s.hosts(r.Host):
 		http.Error(w, "this address is served under its own name alone", http.StatusMisdirectedRequest)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
