@@ -19,7 +19,7 @@ import (
 const (
 	// episodeSearch is how many records of the ledger an episode's page goes
 	// through, and episodeRows how many of the episode's it shows.
-	episodeSearch = 20_000
+	episodeSearch = 4096
 	episodeRows   = 400
 	// episodeThings is how many claims, experiments and predictions are looked up.
 	episodeThings = 24
@@ -135,6 +135,7 @@ func (s *Server) episodePage(ctx context.Context, r *http.Request, p *page) erro
 	if err := s.lookUp(ctx, b, &t); err != nil {
 		return err
 	}
+	p.Refresh = s.drawAll(p.wait, b.Predictions)
 	b.Strip = stripOf(b.Rows)
 	p.Title, p.Body = "Episode", b
 	return nil
@@ -143,7 +144,7 @@ func (s *Server) episodePage(ctx context.Context, r *http.Request, p *page) erro
 // walk collects the episode's records, whoever wrote them and in whatever namespace:
 // the resolver's stand in its own.
 func (s *Server) walk(ctx context.Context, b *episodeBody, t *things, from ledger.Seq) error {
-	filter := Filter{Episode: b.EpisodeID}
+	filter, own := Filter{Episode: b.EpisodeID}, int64(0)
 	b.Upto = min(b.LastSeq, from+episodeSearch-1)
 	err := s.source.Read(ctx, from, b.Upto, func(seq ledger.Seq, body []byte) error {
 		p := parse(seq, body)
@@ -152,6 +153,9 @@ func (s *Server) walk(ctx context.Context, b *episodeBody, t *things, from ledge
 		}
 		b.Rows = append(b.Rows, p.row(body))
 		t.note(&p)
+		if p.rec.Namespace == b.Namespace {
+			own++
+		}
 		if len(b.Rows) == episodeRows {
 			b.Upto = seq
 			return errEnough
@@ -161,7 +165,7 @@ func (s *Server) walk(ctx context.Context, b *episodeBody, t *things, from ledge
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	if b.Upto < b.LastSeq {
+	if b.Upto < b.LastSeq && own < b.Records {
 		b.Next = pathOf("episodes", b.Namespace, b.EpisodeID) + "?" + url.Values{"from": {strconv.FormatUint(uint64(b.Upto)+1, 10)}}.Encode()
 	}
 	return err
@@ -219,32 +223,35 @@ func (s *Server) lookUp(ctx context.Context, b *episodeBody, t *things) error {
 			}
 		}
 	}
-	return s.drawAll(ctx, b.Predictions)
+	return nil
 }
 
-func (s *Server) drawAll(ctx context.Context, list []predictionStory) error {
+// drawAll draws the first predictions that were resolved; pending says that one of
+// them is not drawn yet.
+func (s *Server) drawAll(wait context.Context, list []predictionStory) (pending bool) {
 	drawn := 0
 	for i := range list {
 		if p := &list[i]; p.Final() != nil && drawn < episodeDrawn {
 			drawn++
-			var err error
-			if p.Drawing, err = s.draw(ctx, &p.Prediction); err != nil {
-				return err
-			}
+			p.Drawing = s.draw(wait, &p.Prediction)
+			pending = pending || p.Drawing == nil
 		}
 	}
-	return nil
+	return pending
 }
 
-// draw is the telemetry of a resolution as a drawing. What it rests on never changes,
-// so that it is counted once; nil while that is under way.
-func (s *Server) draw(ctx context.Context, p *view.Prediction) (*drawing, error) {
+// draw is the telemetry of a resolution as a drawing, or why there is none. It is nil
+// while it is made.
+func (s *Server) draw(wait context.Context, p *view.Prediction) *drawing {
 	key := fmt.Sprintf("evidence %d %d", p.Seq, p.Final().Seq)
-	ev, ok, err := get(ctx, &s.figures, key, func(ctx context.Context) (*Evidence, error) { return s.source.Evidence(ctx, p) })
-	if err != nil || !ok {
-		return nil, err
+	ev, ok, err := get(wait, &s.figures, key, func(ctx context.Context) (*Evidence, error) { return s.source.Evidence(ctx, p) })
+	switch {
+	case !ok:
+		return nil
+	case err != nil:
+		ev = &Evidence{Note: "It cannot be drawn: " + err.Error()}
 	}
-	return drawingOf(ev), nil
+	return drawingOf(ev)
 }
 
 // predictionPage is one prediction with everything that decided it.
@@ -260,9 +267,7 @@ func (s *Server) predictionPage(ctx context.Context, r *http.Request, p *page) e
 	}
 	b := predictionStory{FoundPrediction: f.Predictions[i]}
 	if b.Final() != nil {
-		if b.Drawing, err = s.draw(ctx, &b.Prediction); err != nil {
-			return err
-		}
+		b.Drawing = s.draw(p.wait, &b.Prediction)
 		p.Refresh = b.Drawing == nil
 	}
 	p.Title, p.Body = "Prediction", &b

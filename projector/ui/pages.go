@@ -25,7 +25,7 @@ import (
 
 const (
 	pageRows   = 50   // rows of a page
-	searchRows = 8192 // records that a filter looks at before it asks to go on
+	searchRows = 4096 // records that a filter looks at before it asks to go on
 )
 
 func (s *Server) routes() {
@@ -367,13 +367,13 @@ var (
 	coverageMetrics    = []string{"prediction_resolution_coverage", "claim_resolution_coverage", "routing_rate", "join_coverage", "capture_coverage", "unresolved_prediction_age", "unresolved_claim_age"}
 )
 
-func (s *Server) calibrationPage(ctx context.Context, r *http.Request, p *page) error {
+func (s *Server) calibrationPage(_ context.Context, r *http.Request, p *page) error {
 	p.Title = "Calibration"
-	b, err := s.score(ctx, r, p, calibrationMetrics)
+	b, err := s.score(r, p, calibrationMetrics)
 	if err != nil {
 		return err
 	}
-	rel, ok, err := get(ctx, &s.figures, "reliability "+b.Namespace, func(ctx context.Context) (*metric.Reliability, error) {
+	rel, ok, err := get(p.wait, &s.figures, "reliability "+b.Namespace, func(ctx context.Context) (*metric.Reliability, error) {
 		return s.source.Reliability(ctx, b.Namespace)
 	})
 	if err != nil {
@@ -383,20 +383,20 @@ func (s *Server) calibrationPage(ctx context.Context, r *http.Request, p *page) 
 	return nil
 }
 
-func (s *Server) coveragePage(ctx context.Context, r *http.Request, p *page) error {
+func (s *Server) coveragePage(_ context.Context, r *http.Request, p *page) error {
 	p.Title = "Coverage"
-	_, err := s.score(ctx, r, p, coverageMetrics)
+	_, err := s.score(r, p, coverageMetrics)
 	return err
 }
 
-func (s *Server) score(ctx context.Context, r *http.Request, p *page, names []string) (*scoreBody, error) {
+func (s *Server) score(r *http.Request, p *page, names []string) (*scoreBody, error) {
 	b := &scoreBody{}
 	p.Body = b
 	var err error
 	if b.Namespace, err = namespaceOf(r); err != nil {
 		return nil, err
 	}
-	score, ok, err := get(ctx, &s.figures, "score "+b.Namespace, func(ctx context.Context) (*metric.Score, error) {
+	score, ok, err := get(p.wait, &s.figures, "score "+b.Namespace, func(ctx context.Context) (*metric.Score, error) {
 		return s.source.Score(ctx, b.Namespace)
 	})
 	if err != nil {
@@ -404,7 +404,7 @@ func (s *Server) score(ctx context.Context, r *http.Request, p *page, names []st
 	}
 	b.Score, p.Refresh = score, !ok
 	for _, name := range names {
-		e, ok, err := s.explain(ctx, name, b.Namespace, "", 0)
+		e, ok, err := s.explain(p.wait, name, b.Namespace, "", 0)
 		if err != nil {
 			return nil, err
 		}
@@ -415,9 +415,9 @@ func (s *Server) score(ctx context.Context, r *http.Request, p *page, names []st
 	return b, nil
 }
 
-func (s *Server) explain(ctx context.Context, name, namespace, week string, limit int) (*Explained, bool, error) {
+func (s *Server) explain(wait context.Context, name, namespace, week string, limit int) (*Explained, bool, error) {
 	key := fmt.Sprintf("explain %s %s %s %d", name, namespace, week, limit)
-	return get(ctx, &s.figures, key, func(ctx context.Context) (*Explained, error) {
+	return get(wait, &s.figures, key, func(ctx context.Context) (*Explained, error) {
 		return s.source.Explain(ctx, name, namespace, metric.Options{Week: week}, limit)
 	})
 }
@@ -457,7 +457,7 @@ func (s *Server) metricPage(ctx context.Context, r *http.Request, p *page) error
 	if b.Week != "" && !slices.Contains(b.Weeks, b.Week) {
 		return fmt.Errorf("%w: the ledger has closed no week %s", ErrNotFound, plain.ID(b.Week))
 	}
-	e, ok, err := s.explain(ctx, m.Name, b.Namespace, b.Week, metricRecords)
+	e, ok, err := s.explain(p.wait, m.Name, b.Namespace, b.Week, metricRecords)
 	if err != nil {
 		return err
 	}

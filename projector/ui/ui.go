@@ -182,6 +182,8 @@ type page struct {
 	State   State
 	Refresh bool // its figures are still being counted
 	Body    any
+
+	wait context.Context // ends when figures are waited for no longer
 }
 
 // view answers with a page: fn fills it in, and names its template.
@@ -189,7 +191,9 @@ func (s *Server) view(pattern, name string, fn func(ctx context.Context, r *http
 	s.mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
-		p := &page{Section: name}
+		wait, stop := context.WithTimeout(ctx, waitFor)
+		defer stop()
+		p := &page{Section: name, wait: wait}
 		var err error
 		if p.State, err = s.source.State(ctx); err == nil {
 			err = fn(ctx, r, p)
