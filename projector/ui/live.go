@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"assay/internal/plain"
 	"assay/ledger"
 )
 
@@ -20,6 +21,8 @@ const (
 	liveRows  = 40
 	// stateEvery is how often a page is told how far the ledger is signed.
 	stateEvery = time.Second
+	// liveBehind is how many records before the head live rows begin at most.
+	liveBehind = 4 * searchRows
 	// sendWithin is how long a slow reader may hold a connection up.
 	sendWithin = 10 * time.Second
 )
@@ -27,8 +30,16 @@ const (
 // batch collects the rows of one connection between two sends.
 type batch struct {
 	mu     sync.Mutex
-	rows   []Row // the last liveRows of those that came
-	passed int   // others that came since the last send
+	rows   []Row      // the last liveRows of those that came
+	passed int        // others that came since the last send
+	read   ledger.Seq // last record that was looked at
+}
+
+// saw notes that a record was read; those that the filter picks are added as well.
+func (b *batch) saw(seq ledger.Seq) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.read = seq
 }
 
 func (b *batch) add(r Row) {
@@ -41,12 +52,13 @@ func (b *batch) add(r Row) {
 	b.rows = append(b.rows, r)
 }
 
-func (b *batch) take() (rows []Row, passed int) {
+// take is what came since it was last called, and how far was read.
+func (b *batch) take() (rows []Row, passed int, read ledger.Seq) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	rows, passed = b.rows, b.passed
 	b.rows, b.passed = nil, 0
-	return rows, passed
+	return rows, passed, b.read
 }
 
 // liveState is what a page is told of the ledger.
@@ -54,6 +66,7 @@ type liveState struct {
 	Head   ledger.Seq `json:"head"`
 	Signed ledger.Seq `json:"signed"`
 	Fault  bool       `json:"fault"`
+	Read   ledger.Seq `json:"read,omitzero"` // from behind which a new connection goes on
 }
 
 // serveLive sends the records behind ?after= that the filter picks, as server-sent
@@ -76,7 +89,15 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	st, err := s.source.State(ctx)
+	if err != nil {
+		http.Error(w, plain.Text(err.Error()), statusOf(err))
+		return
+	}
 	var b batch
+	if least := uint64(st.Head - min(st.Head, liveBehind)); after < least {
+		b.passed, after = int(least-after), least
+	}
 	ended := make(chan error, 1)
 	filter := filterOf(r.URL.Query())
 	go func() {
@@ -84,6 +105,7 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 			if p := parse(seq, body); filter.passes(&p) {
 				b.add(p.row(body))
 			}
+			b.saw(seq)
 			return nil
 		})
 	}()
@@ -97,17 +119,17 @@ func (s *Server) send(ctx context.Context, out *stream, b *batch, ended <-chan e
 	defer tick.Stop()
 	var told time.Time
 	for {
-		rows, passed := b.take()
+		rows, passed, read := b.take()
 		if len(rows) > 0 {
-			out.event("rows", rows, rows[len(rows)-1].Seq)
+			out.event("rows", rows, read)
 		}
 		if passed > 0 {
-			out.event("passed", passed, 0)
+			out.event("passed", passed, read)
 		}
 		if time.Since(told) >= stateEvery {
 			told = time.Now()
 			if st, err := s.source.State(ctx); err == nil {
-				out.event("state", liveState{st.Head, st.Signed, st.Fault != ""}, 0)
+				out.event("state", liveState{st.Head, st.Signed, st.Fault != "", read}, read)
 			}
 		}
 		if out.flush() != nil {

@@ -14,7 +14,7 @@ import (
 var ErrNotFound = errors.New("not found")
 
 // ErrNotServed means that it takes a service to answer, and none runs.
-var ErrNotServed = errors.New("no service runs")
+var ErrNotServed = errors.New("no service answers")
 
 // Source is the ledger and what is made of it, as the pages read it. Its methods may
 // run at once. None of them changes anything.

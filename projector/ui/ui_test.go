@@ -113,11 +113,12 @@ func TestBatch(t *testing.T) {
 	for i := range liveRows + 25 {
 		b.add(Row{Seq: ledger.Seq(i + 1)})
 	}
-	rows, passed := b.take()
-	if len(rows) != liveRows || passed != 25 || rows[0].Seq != 26 || rows[liveRows-1].Seq != liveRows+25 {
+	b.saw(99)
+	rows, passed, read := b.take()
+	if read != 99 || len(rows) != liveRows || passed != 25 || rows[0].Seq != 26 || rows[liveRows-1].Seq != liveRows+25 {
 		t.Errorf("%d rows from %d, %d passed", len(rows), rows[0].Seq, passed)
 	}
-	if rows, passed := b.take(); rows != nil || passed != 0 {
+	if rows, passed, _ := b.take(); rows != nil || passed != 0 {
 		t.Errorf("%d rows again, %d passed", len(rows), passed)
 	}
 }

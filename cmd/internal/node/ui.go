@@ -69,7 +69,7 @@ func (u *UISource) State(ctx context.Context) (ui.State, error) {
 	// The head after the checkpoint: it is never behind it.
 	head, herr := u.evidence.Head(ctx)
 	if herr != nil {
-		return ui.State{}, fmt.Errorf("read the head of the ledger: %w", herr)
+		return ui.State{}, fmt.Errorf("%w: the head of the ledger cannot be read: %w", ui.ErrNotServed, herr)
 	}
 	st := ui.State{Origin: u.evidence.Origin(), Head: head}
 	st.Read, st.Matched, st.Fault = u.walk.state()
@@ -99,7 +99,7 @@ func (u *UISource) Read(ctx context.Context, from, to ledger.Seq, fn func(ledger
 func (u *UISource) Prove(ctx context.Context, seq ledger.Seq) ([]byte, error) {
 	p, err := u.walk.prove(ctx, seq)
 	if errors.Is(err, ErrNotSigned) {
-		err = errors.Join(ui.ErrNotFound, err)
+		err = notFound{err}
 	}
 	if err != nil {
 		return nil, err
@@ -167,10 +167,16 @@ func ask[T any](ctx context.Context, u *UISource, path string, v url.Values, rea
 		})
 	}
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoWeek) {
-		err = errors.Join(ui.ErrNotFound, err)
+		err = notFound{err}
 	}
 	return out, err
 }
+
+// notFound makes an error ui.ErrNotFound as well.
+type notFound struct{ error }
+
+func (notFound) Is(target error) bool { return target == ui.ErrNotFound }
+func (e notFound) Unwrap() error      { return e.error }
 
 // Find implements ui.Source.
 func (u *UISource) Find(ctx context.Context, id string) (view.Found, error) {

@@ -15,9 +15,11 @@ import (
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"assay/events"
 	"assay/ledger"
+	"assay/projector/metric"
 )
 
 // browser is a tab of a real headless Chromium that has the key.
@@ -236,6 +238,29 @@ func (h *pagesHouse) testBrowserLive(b *browser) {
 	if eval[bool](b, `[...document.querySelectorAll("#rows tbody tr")].some((r) => r.cells[2].textContent !== "gate.chosen")`) {
 		b.t.Error("a live row passed the filter")
 	}
+	// A tab that nobody sees gives its connection back, and misses nothing.
+	b.hide(true)
+	var missed []uint64
+	for range 3 {
+		missed = append(missed, *h.say("agent/piper", &events.GateChosen{Action: "KNOW"}).Seq)
+	}
+	b.do(chromedp.Sleep(500 * time.Millisecond))
+	shown := func(seq uint64) int {
+		return eval[int](b, fmt.Sprintf(`document.querySelectorAll('#rows span[data-seq="%d"]').length`, seq))
+	}
+	if shown(missed[0]) != 0 {
+		b.t.Error("a tab that nobody sees goes on")
+	}
+	b.hide(false)
+	for _, seq := range missed {
+		eventually(b.t, "the tab catches up", func() bool { return shown(seq) == 1 })
+	}
+	if twice := eval[bool](b, `(() => {
+		const seqs = [...document.querySelectorAll("#rows span[data-seq]")].map((e) => e.dataset.seq);
+		return new Set(seqs).size !== seqs.length;
+	})()`); twice {
+		b.t.Error("a row is there twice")
+	}
 	// Hostile rows that come live are text.
 	b.open("/events?type=claim.recorded")
 	b.do(chromedp.Sleep(500 * time.Millisecond))
@@ -249,6 +274,16 @@ func (h *pagesHouse) testBrowserLive(b *browser) {
 	if said := b.said(); len(said) > 0 {
 		b.t.Errorf("the console says %q", said)
 	}
+}
+
+// hide has the page believe that nobody sees it, or that somebody does again.
+func (b *browser) hide(hidden bool) {
+	b.t.Helper()
+	eval[bool](b, fmt.Sprintf(`(() => {
+		Object.defineProperty(document, "hidden", { value: %v, configurable: true });
+		document.dispatchEvent(new Event("visibilitychange"));
+		return true;
+	})()`, hidden))
 }
 
 // testBrowserKeyboard tabs through a page: the skip link first, then the navigation,
@@ -272,6 +307,17 @@ func (h *pagesHouse) testBrowserKeyboard(b *browser) {
 	}
 	if !slices.Equal(order[:len(want)], want) {
 		b.t.Errorf("focus goes\n%q, want\n%q", order, want)
+	}
+	// Arrows go from row to row.
+	b.open("/metrics")
+	b.do(chromedp.Focus("tbody a"))
+	for _, step := range []struct{ key, want string }{
+		{kb.ArrowDown, "1"}, {kb.ArrowDown, "2"}, {kb.ArrowUp, "1"}, {kb.End, fmt.Sprint(len(metric.Catalogue()) - 1)}, {kb.ArrowDown, fmt.Sprint(len(metric.Catalogue()) - 1)}, {kb.Home, "0"},
+	} {
+		b.do(chromedp.KeyEvent(step.key))
+		if at := eval[string](b, `String([...document.querySelectorAll("tbody th a")].indexOf(document.activeElement))`); at != step.want {
+			b.t.Errorf("%q leads to row %s, want %s", step.key, at, step.want)
+		}
 	}
 	// The skip link leads past all of that.
 	b.open("/events?type=prediction.recorded")

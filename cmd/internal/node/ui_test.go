@@ -567,7 +567,7 @@ func (h *pagesHouse) testProof(t *testing.T) {
 	check(t, err)
 	st, err := h.source.State(t.Context())
 	check(t, err)
-	for _, seq := range []ledger.Seq{1, 2, st.Signed} {
+	for _, seq := range []ledger.Seq{1, 2, st.Matched} {
 		status, raw := h.get(fmt.Sprintf("/events/%d/proof", seq))
 		if status != http.StatusOK {
 			t.Fatalf("proof of %d: %d %s", seq, status, raw)

@@ -1,6 +1,19 @@
-// Live rows: the page works without. Texts come harmless from the server and are
-// set as text; nothing here makes markup of them.
+// Arrow keys in tables, and live rows; the pages work without. Texts come harmless
+// from the server and are set as text; nothing here makes markup of them.
 "use strict";
+
+// Up, Down, Home and End go from row to row of a table.
+document.addEventListener("keydown", (e) => {
+  const row = e.target.closest("tbody tr");
+  if (!row || e.altKey || e.ctrlKey || e.metaKey || e.shiftKey) return;
+  const links = [...row.parentElement.rows].map((r) => r.querySelector("th a")).filter((a) => a);
+  const at = links.indexOf(row.querySelector("th a"));
+  const to = { ArrowUp: at - 1, ArrowDown: at + 1, Home: 0, End: links.length - 1 }[e.key];
+  if (to === undefined || !links[to]) return;
+  e.preventDefault();
+  links[to].focus();
+});
+
 (() => {
   const status = document.getElementById("live");
   const body = document.querySelector("#rows tbody");
@@ -49,26 +62,43 @@
     return tr;
   };
 
-  const source = new EventSource(status.dataset.live);
-  source.onopen = () => { status.textContent = "Live: new records appear by themselves."; };
-  source.onerror = () => { status.textContent = "Live rows are interrupted; trying again."; };
-  source.addEventListener("rows", (e) => {
+  const show = (e) => {
     const none = body.querySelector("tr.none");
     if (none) none.remove();
     for (const r of JSON.parse(e.data)) body.prepend(row(r));
     while (body.rows.length > kept) body.lastElementChild.remove();
-  });
-  source.addEventListener("passed", (e) => {
+  };
+  const passed = (e) => {
     status.textContent = "Live: " + Number(JSON.parse(e.data)) + " records passed by too fast to show; load the page again for them.";
-  });
-  source.addEventListener("state", (e) => {
+  };
+  const address = new URL(status.dataset.live, location.href);
+  const state = (e) => {
     const s = JSON.parse(e.data);
     signed = Number(s.signed);
     fault = s.fault;
+    if (s.read) address.searchParams.set("after", s.read);
     document.getElementById("head").textContent = Number(s.head);
     document.getElementById("signed").textContent = signed;
     document.getElementById("beyond").textContent = Math.max(0, Number(s.head) - signed);
     document.querySelector(".standing").classList.toggle("bad", fault);
     document.querySelectorAll("#rows .badge[data-seq]").forEach(paint);
+  };
+
+  // A browser opens few connections to one host: a tab that nobody sees gives its own
+  // back, and goes on where it was.
+  let source = null;
+  const open = () => {
+    source = new EventSource(address);
+    source.onopen = () => { status.textContent = "Live: new records appear by themselves."; };
+    source.onerror = () => { status.textContent = "Live rows are interrupted; trying again."; };
+    source.addEventListener("rows", show);
+    source.addEventListener("passed", passed);
+    source.addEventListener("state", state);
+  };
+  document.addEventListener("visibilitychange", () => {
+    if (source) source.close();
+    source = null;
+    if (!document.hidden) open();
   });
+  if (!document.hidden) open();
 })();
