@@ -46,8 +46,14 @@ func ReliabilityOf(s *projector.State, namespace string) (*Reliability, error) {
 	}
 	var stated []float64
 	var happened []bool
-	p := &pass{reading: r, groups: map[string]*tally{}}
-	err = p.scoredPredictions(func(_ item, v *view.Prediction) error {
+	err = view.ListPredictions(s, r.namespace, func(v *view.Prediction) error {
+		imported, err := r.isImported(v.Seq)
+		if err == nil && !imported {
+			err = r.rule(v)
+		}
+		if err != nil || imported || !decided(v) || !scored(v) {
+			return err
+		}
 		stated = append(stated, v.P)
 		happened = append(happened, v.Final().Verdict == view.VerdictConfirmed)
 		return nil
