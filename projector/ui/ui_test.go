@@ -1,15 +1,21 @@
 package ui
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"assay/events"
 	"assay/ledger"
@@ -120,6 +126,133 @@ func TestBatch(t *testing.T) {
 	}
 	if rows, passed, _ := b.take(); rows != nil || passed != 0 {
 		t.Errorf("%d rows again, %d passed", len(rows), passed)
+	}
+}
+
+// bookSource is a ledger in memory, of which only records are asked for.
+type bookSource struct {
+	Source
+	book   *ledgertest.Ledger
+	signed ledger.Seq
+}
+
+func (s *bookSource) State(ctx context.Context) (State, error) {
+	head, err := s.book.Head(ctx)
+	return State{Head: head, Signed: s.signed}, err
+}
+
+func (s *bookSource) Read(ctx context.Context, from, to ledger.Seq, fn func(ledger.Seq, []byte) error) error {
+	return s.book.Read(ctx, from, to, fn)
+}
+
+// listener is a connection with live rows, event by event.
+type listener struct {
+	t    *testing.T
+	resp *http.Response
+	in   *bufio.Scanner
+}
+
+func listen(t *testing.T, url, lastID string) *listener {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lastID != "" {
+		req.Header.Set("Last-Event-ID", lastID)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	in := bufio.NewScanner(resp.Body)
+	in.Buffer(nil, 1<<20)
+	return &listener{t, resp, in}
+}
+
+// next is the next event of a name, with its id.
+func (l *listener) next(name string) (id, data string) {
+	l.t.Helper()
+	for l.in.Scan() {
+		line := l.in.Text()
+		if rest, ok := strings.CutPrefix(line, "id: "); ok {
+			id = rest
+		}
+		if line != "event: "+name {
+			continue
+		}
+		l.in.Scan()
+		return id, strings.TrimPrefix(l.in.Text(), "data: ")
+	}
+	l.t.Fatalf("the stream ends before %s: %v", name, l.in.Err())
+	return "", ""
+}
+
+func (l *listener) rows() (id string, rows []Row) {
+	l.t.Helper()
+	id, data := l.next("rows")
+	if err := json.Unmarshal([]byte(data), &rows); err != nil {
+		l.t.Fatal(err)
+	}
+	return id, rows
+}
+
+func TestLive(t *testing.T) {
+	book := ledgertest.New()
+	gate := &events.GateChosen{Action: "KNOW"}
+	for range liveBehind + 500 {
+		book.Put("agent/piper", prod, gate)
+	}
+	srv := httptest.NewUnstartedServer(nil)
+	h, err := New(Config{Source: &bookSource{book: book, signed: 7}, Addr: srv.Listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Config.Handler = h
+	srv.Start()
+	defer srv.Close()
+	defer srv.CloseClientConnections()
+
+	// From behind a record on, what comes, each once.
+	head := ledger.Seq(liveBehind + 500)
+	l := listen(t, fmt.Sprintf("%s/events/live?after=%d", srv.URL, head-3), "")
+	id, rows := l.rows()
+	if len(rows) != 3 || rows[0].Seq != head-2 || id != fmt.Sprint(head) {
+		t.Errorf("%d rows from %d, id %s", len(rows), rows[0].Seq, id)
+	}
+	if _, data := l.next("state"); !strings.Contains(data, fmt.Sprintf(`"head":%d,"signed":7,"fault":false`, head)) {
+		t.Errorf("state %s", data)
+	}
+	put := time.Now()
+	book.Put("agent/piper", prod, gate)
+	if _, rows := l.rows(); len(rows) != 1 || rows[0].Seq != head+1 {
+		t.Errorf("then %+v", rows)
+	}
+	t.Logf("a row came after %v", time.Since(put))
+	// A connection that comes again goes on where it was, whatever its address says.
+	if _, rows := listen(t, srv.URL+"/events/live?after=1", fmt.Sprint(head)).rows(); rows[len(rows)-1].Seq != head+1 || len(rows) != 1 {
+		t.Errorf("again %+v", rows)
+	}
+	// Far behind it begins near the head, shows the last and counts the others.
+	l = listen(t, srv.URL+"/events/live?after=0", "")
+	_, data := l.next("passed")
+	passed, err := strconv.Atoi(data)
+	if err != nil || passed < 500 {
+		t.Errorf("%s passed by", data)
+	}
+	// A filter holds, and says nothing of what it leaves out.
+	l = listen(t, fmt.Sprintf("%s/events/live?after=%d&type=claim.*", srv.URL, head), "")
+	claim := book.Put("agent/piper", prod, &events.ClaimRecorded{ClaimID: "c", Status: "hypothesis"})
+	if _, rows := l.rows(); len(rows) != 1 || rows[0].Seq != claim {
+		t.Errorf("filtered %+v", rows)
+	}
+	// There are so many connections and no more.
+	for range maxLive {
+		listen(t, srv.URL+fmt.Sprintf("/events/live?after=%d", head), "")
+	}
+	if l := listen(t, srv.URL+fmt.Sprintf("/events/live?after=%d", head), ""); l.resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("one more: %d", l.resp.StatusCode)
 	}
 }
 

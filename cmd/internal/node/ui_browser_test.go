@@ -126,7 +126,7 @@ func (h *pagesHouse) browserPages() []string {
 func (h *pagesHouse) testBrowser(t *testing.T) {
 	b := newBrowser(t, h)
 	for name, part := range map[string]func(*browser){
-		"pages": h.testBrowserPages, "hostile": h.testBrowserHostile, "live": h.testBrowserLive, "keyboard": h.testBrowserKeyboard,
+		"pages": h.testBrowserPages, "hostile": h.testBrowserHostile, "live": h.testBrowserLive, "keyboard": h.testBrowserKeyboard, "report": h.testBrowserReport,
 	} {
 		h.run(t, name, func(t *testing.T) {
 			b.t = t
@@ -174,6 +174,17 @@ func (h *pagesHouse) testBrowserPages(b *browser) {
 		})()`); len(missing) > 0 {
 			b.t.Errorf("%s lacks %q", path, missing)
 		}
+	}
+}
+
+// testBrowserReport wants a report shown, and its script not run.
+func (h *pagesHouse) testBrowserReport(b *browser) {
+	b.open("/reports/2026-W48.html")
+	if title := eval[string](b, `document.title`); title != "report" {
+		b.t.Errorf("the report's script ran: its title is %q", title)
+	}
+	if said := b.said(); len(said) != 1 || !strings.Contains(said[0], "Blocked script execution") {
+		b.t.Errorf("the console says %q", said)
 	}
 }
 
