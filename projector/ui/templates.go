@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,9 +50,7 @@ var funcs = template.FuncMap{
 	"opt":      optional,
 	"signed":   func(s State, seq ledger.Seq) bool { return seq <= s.Signed },
 	"diagram":  diagramOf,
-	"percent":  func(v float64) string { return strconv.FormatFloat(100*v, 'f', 0, 64) + " %" },
 	"list":     func(v ...any) []any { return v },
-	"join":     strings.Join,
 	"px":       func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) },
 	"minus":    func(v float64) float64 { return -v },
 	"deref":    func(v *float64) float64 { return *v },
@@ -68,14 +67,7 @@ type section struct {
 }
 
 // Has says whether the page of this name belongs to it.
-func (s section) Has(name string) bool {
-	for _, p := range s.Pages {
-		if p == name {
-			return true
-		}
-	}
-	return false
-}
+func (s section) Has(name string) bool { return slices.Contains(s.Pages, name) }
 
 var sections = []section{
 	{"/", "Ledger", []string{"ledger"}},
