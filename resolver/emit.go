@@ -15,6 +15,21 @@ const maxRefs = 256
 
 const manifestMagic = "assay-evidence 1"
 
+// encodeManifest lists segments, one a line behind the magic.
+func encodeManifest(refs []string) []byte {
+	return []byte(manifestMagic + "\n" + strings.Join(refs, "\n") + "\n")
+}
+
+// DecodeManifest are the segments of a manifest, which a resolution names in place of
+// them where they are many; false for other bytes.
+func DecodeManifest(raw []byte) (refs []string, ok bool) {
+	text, ok := strings.CutPrefix(string(raw), manifestMagic+"\n")
+	if !ok || !strings.HasSuffix(text, "\n") {
+		return nil, false
+	}
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n"), true
+}
+
 // Verdicts of a resolution.
 const (
 	Confirmed  = "confirmed"
@@ -134,7 +149,7 @@ func (m *Machine) byEvidence(p *prediction, c cut, now ruling, ev evidence, res 
 	used := ev.used(res)
 	r.Evidence.Refs = ev.refs(used)
 	if len(r.Evidence.Refs) > maxRefs {
-		manifest = []byte(manifestMagic + "\n" + strings.Join(r.Evidence.Refs, "\n") + "\n")
+		manifest = encodeManifest(r.Evidence.Refs)
 		r.Evidence.Refs = []string{hexSHA256(manifest)}
 	}
 	r.Evidence.Digest = ev.digest(used)

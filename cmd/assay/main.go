@@ -70,6 +70,8 @@ type cli struct {
 	Doctor      doctorCmd      `cmd:"" help:"Examine the installation: broker, permissions, files, clock, disk, services; say what to do."`
 	Schema      schemaCmd      `cmd:"" help:"List and show event types."`
 	Tail        tailCmd        `cmd:"" help:"Print records as they come, or export them."`
+	Top         topCmd         `cmd:"" help:"Watch the running services: rates, lag, open predictions, refusals."`
+	UI          uiCmd          `cmd:"" name:"ui" help:"Serve read-only pages on loopback: ledger, events, episodes, predictions, metrics."`
 	Show        showCmd        `cmd:"" help:"Show a record, an event, a claim or a prediction."`
 	List        listCmd        `cmd:"" help:"List what the views hold: predictions, claims, rejections and the like."`
 	Verify      verifyCmd      `cmd:"" help:"Check every link, the Merkle root and the checkpoints."`

@@ -9,9 +9,9 @@ type metricsFlags struct {
 }
 
 func (f metricsFlags) address() (string, error) {
-	addr, err := node.MetricsAddress(f.Metrics, f.MetricsPublic)
+	addr, err := node.ListenAddress(f.Metrics, f.MetricsPublic)
 	if err != nil {
-		return "", usageError("--metrics: %w; --metrics-public allows other addresses than loopback", err)
+		return "", usageError("--metrics: %w; there is no password, and --metrics-public allows other addresses than loopback", err)
 	}
 	return addr, nil
 }

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"assay/internal/plain"
 )
 
 func isTerminal(w any) bool {
@@ -44,24 +43,9 @@ func (a *app) printJSON(v any) error {
 	})
 }
 
-// visible makes terminal escapes and other control characters readable, so
-// that what an agent wrote cannot act on the operator's terminal.
-func visible(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == '\n' || r == '\t':
-			b.WriteRune(r)
-		case unicode.IsControl(r), unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
+// visible makes what an agent wrote readable without letting it act on the
+// operator's terminal.
+func visible(s string) string { return plain.Text(s) }
 
 // progress shows how far long work is, done of total, when stderr is a terminal:
 // from the first call of show until end, which comes before anything is printed.

@@ -20,19 +20,13 @@ func (c *statusCmd) Run(a *app) error {
 	if err := a.dir.Check(); err != nil {
 		return err
 	}
-	sockets, err := a.dir.StatusSockets()
+	running, err := node.AskServices(a.ctx, a.dir)
 	if err != nil {
 		return err
 	}
 	all := []node.Status{}
-	for _, s := range sockets {
-		var st node.Status
-		switch err := node.Ask(a.ctx, s, "GET", "/status", nil, &st); {
-		case err == nil:
-			all = append(all, st)
-		case !isNotServed(err):
-			return err
-		}
+	for _, r := range running {
+		all = append(all, r.Status)
 	}
 	if err := a.print(all, func(w io.Writer) { printStatus(w, all, string(a.dir)) }); err != nil {
 		return err

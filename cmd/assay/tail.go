@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/cmd/internal/node"
 	"assay/events"
 	"assay/ledger"
+	"assay/projector/ui"
 )
 
 type tailCmd struct {
@@ -20,9 +22,22 @@ type tailCmd struct {
 	To     uint64 `help:"Last record." placeholder:"SEQ"`
 	Follow bool   `help:"Go on with new records." short:"f"`
 	Raw    bool   `help:"Print the stored bytes, one record a line, and nothing else: with --from 1, a plain export."`
+
+	Type      string `help:"Only events of this type; claim.* are all that begin so." placeholder:"TYPE"`
+	Principal string `help:"Only events of this principal." placeholder:"ROLE/NAME"`
+	Namespace string `help:"Only events of this namespace."`
+	Episode   string `help:"Only events of this episode." placeholder:"ID"`
 }
 
-const tailRecords = 10
+func (c *tailCmd) filter() ui.Filter {
+	return ui.Filter{Type: c.Type, Principal: c.Principal, Namespace: c.Namespace, Episode: c.Episode}
+}
+
+const (
+	tailRecords = 10
+	// tailSearch is how many records a filter looks back at without --from.
+	tailSearch = 100_000
+)
 
 // recordView is how a record is printed with --json.
 type recordView struct {
@@ -68,22 +83,28 @@ func (c *tailCmd) Run(a *app) error {
 		return err
 	}
 	from, to := ledger.Seq(c.From), ledger.Seq(c.To)
-	if from == 0 {
-		from = max(1, last-min(last, tailRecords-1))
-	}
-	switch {
-	case c.Follow:
-		to = 0
-	case to == 0:
+	if to == 0 {
 		to = last
 	}
-	if to == 0 && !c.Follow {
-		return nil // an empty ledger
-	}
 	out := bufio.NewWriterSize(a.stdout, 1<<16)
+	filter := c.filter()
+	if from == 0 {
+		if err := c.latest(a, e, out, min(to, last)); err != nil {
+			return err
+		}
+		from = to + 1
+	}
+	if c.Follow {
+		to = 0
+	} else if from > to {
+		return out.Flush()
+	}
 	err = e.Read(a.ctx, from, to, func(seq ledger.Seq, body []byte) error {
+		if !filter.Passes(body) {
+			return nil
+		}
 		err := c.write(a, out, seq, body)
-		if err == nil && (c.Follow || seq == to) {
+		if err == nil && c.Follow {
 			err = out.Flush()
 		}
 		return err
@@ -92,6 +113,23 @@ func (c *tailCmd) Run(a *app) error {
 		err = nil // asked to stop
 	}
 	return errors.Join(err, out.Flush())
+}
+
+// latest writes the last records up to to that the filter picks.
+func (c *tailCmd) latest(a *app, e node.Evidence, out *bufio.Writer, to ledger.Seq) error {
+	found, from, err := ui.Latest(a.ctx, e.Read, to+1, c.filter(), tailRecords, tailSearch)
+	if err != nil {
+		return err
+	}
+	if from > 1 && len(found) < tailRecords {
+		fmt.Fprintf(a.stderr, "looked at the records from %d on; --from goes further back\n", from)
+	}
+	for _, m := range slices.Backward(found) {
+		if err := c.write(a, out, m.Seq, m.Body); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
 }
 
 func (c *tailCmd) write(a *app, w *bufio.Writer, seq ledger.Seq, body []byte) error {

@@ -184,6 +184,12 @@ func ListEpisodes(s *projector.State, namespace string, fn func(*Episode) error)
 	return list(s, Episodes, fn, episodeKind, namespace)
 }
 
+// ListEpisodesAfter is ListEpisodes of the ids that sort behind after.
+func ListEpisodesAfter(s *projector.State, namespace, after string, fn func(*Episode) error) error {
+	kind := prefix(episodeKind, namespace)
+	return projector.Scan(s, Episodes, kind, kind+escaper.Replace(after), func(_ string, v *Episode) error { return fn(v) })
+}
+
 // ListSequences calls fn for the sources of an episode that number their events.
 func ListSequences(s *projector.State, namespace, episodeID string, fn func(*SourceSequence) error) error {
 	return list(s, Episodes, fn, sourceKind, namespace, episodeID)

@@ -3,10 +3,12 @@ package view_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"assay/events"
+	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 	"assay/projector/ledgertest"
@@ -65,6 +67,42 @@ func TestSequenceGapsAreBounded(t *testing.T) {
 			return nil
 		}); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+func TestListEpisodesAfter(t *testing.T) {
+	l := ledgertest.New()
+	ids := []string{"a", "b", "b/c", "c\x00d", "c\x01", "é"}
+	for _, id := range ids {
+		l.Put(piper, prod, &events.GateChosen{Action: "KNOW"}, ledgertest.Episode(id))
+		l.Put(piper, "sandbox", &events.GateChosen{Action: "KNOW"}, ledgertest.Episode("other"+id))
+	}
+	fold(t, l, func(s *projector.State) {
+		// Page by page they are those that a listing has, each once.
+		var all, paged []string
+		if err := view.ListEpisodes(s, prod, func(e *view.Episode) error { all = append(all, e.EpisodeID); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for after := ""; ; {
+			var page []string
+			err := view.ListEpisodesAfter(s, prod, after, func(e *view.Episode) error {
+				page = append(page, e.EpisodeID)
+				if len(page) == 2 {
+					return kv.ErrStop
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) == 0 {
+				break
+			}
+			paged, after = append(paged, page...), page[len(page)-1]
+		}
+		if len(all) != len(ids) || !slices.Equal(all, paged) {
+			t.Errorf("all %q, page by page %q", all, paged)
 		}
 	})
 }

@@ -89,12 +89,12 @@ func snapshotOf(st Status, ready bool) metrics.Snapshot {
 	return snap
 }
 
-// ErrPublicMetrics means an address that others than this host can reach.
-var ErrPublicMetrics = errors.New("metrics and health are served without a password")
+// ErrPublic means an address that others than this host can reach.
+var ErrPublic = errors.New("others than this host can reach")
 
-// MetricsAddress makes HOST:PORT, :PORT or PORT an address to listen on. No
+// ListenAddress makes HOST:PORT, :PORT or PORT an address to listen on. No
 // host is loopback; one that is not loopback is refused unless public.
-func MetricsAddress(text string, public bool) (string, error) {
+func ListenAddress(text string, public bool) (string, error) {
 	if text == "" {
 		return "", nil
 	}
@@ -113,7 +113,7 @@ func MetricsAddress(text string, public bool) (string, error) {
 		return "", fmt.Errorf("address %s: want an IP address, not a name", text)
 	}
 	if !ip.IsLoopback() && !public {
-		return "", fmt.Errorf("%w, and others than this host can reach %s", ErrPublicMetrics, host)
+		return "", fmt.Errorf("%w %s", ErrPublic, host)
 	}
 	return net.JoinHostPort(host, port), nil
 }

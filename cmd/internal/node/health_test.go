@@ -334,7 +334,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestMetricsAddress(t *testing.T) {
+func TestListenAddress(t *testing.T) {
 	for _, c := range []struct {
 		text   string
 		public bool
@@ -353,7 +353,7 @@ func TestMetricsAddress(t *testing.T) {
 		{"example.org:9480", true, ""},
 		{"127.0.0.1:9480:1", false, ""},
 	} {
-		got, err := MetricsAddress(c.text, c.public)
+		got, err := ListenAddress(c.text, c.public)
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%q, public %t: %q, %v; want %q", c.text, c.public, got, err, c.want)
 		}

@@ -210,6 +210,7 @@ func (p *Projector) routes(mux *http.ServeMux) {
 	})
 	views("GET /blobs", func(s *projector.State, _ url.Values) (any, error) { return ListBlobs(p.cfg.Dir, s) })
 	views("GET /blob", func(s *projector.State, v url.Values) (any, error) { return StatBlob(p.cfg.Dir, s, v.Get("ref")) })
+	uiRoutes(views)
 	(&snapshots{p: p}).routes(mux)
 }
 

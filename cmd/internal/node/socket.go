@@ -167,8 +167,16 @@ func answeredError(status int, body []byte) error {
 	if status == http.StatusNotFound {
 		return fmt.Errorf("%w: %s", ErrNotFound, strings.TrimPrefix(e.Error, ErrNotFound.Error()+": "))
 	}
-	return fmt.Errorf("the running service answered: %s", e.Error)
+	return &answered{status, e.Error}
 }
+
+// answered is a service's answer that is neither a result nor ErrNotFound.
+type answered struct {
+	status int
+	text   string
+}
+
+func (a *answered) Error() string { return "the running service answered: " + a.text }
 
 // userOf turns role/name into role.name.
 func userOf(principal string) string { return strings.Replace(principal, "/", ".", 1) }

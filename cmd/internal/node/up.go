@@ -44,7 +44,7 @@ type UpConfig struct {
 	// Sensor and Seal are the host sensor's interval and the longest time for
 	// which samples stay unsealed; zero means one second each.
 	Sensor, Seal time.Duration
-	// Metrics is the TCP address, made by MetricsAddress, on which metrics and
+	// Metrics is the TCP address, made by ListenAddress, on which metrics and
 	// health are served beside the service's socket; "" is none.
 	Metrics string
 

@@ -1,0 +1,243 @@
+// Package ui serves the ledger as pages: read-only, rendered on the server, for
+// one operator on the same host.
+//
+// What agents wrote is on every page, so a page trusts none of it. Templates escape
+// by context; the finished page passes plain.Text, so that no text can reorder or
+// hide what stands beside it; identifiers are shown in ASCII. The
+// Content-Security-Policy allows one style sheet and one script of our own and
+// nothing inline, and the script sets text, never markup.
+//
+// Any process of the host can connect to a loopback address, an agent's too, and an
+// agent must not read the ledger. A page is served only to who shows the key that
+// the operator was given at the start, by the cookie that the key is exchanged for,
+// and only under the name that was listened on, so that a foreign site cannot have a
+// name of its own resolve to it.
+//
+// A page has a bound: it shows a page of rows, reads a bounded stretch of the ledger,
+// and does not wait long for figures that take a pass over the views (figures).
+// Nothing beyond the last checkpoint is shown as final.
+package ui
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"assay/internal/plain"
+)
+
+//go:embed pages/*.html static
+var files embed.FS
+
+// Config says what is served and to whom.
+type Config struct {
+	Source Source
+	// Addr is the address that is listened on, host:port. Requests for any other
+	// host are refused.
+	Addr string
+	// Key is the secret that opens the pages; "" serves everybody, for tests.
+	Key string
+	// Reports is the directory of the weekly reports, "" for none.
+	Reports string
+	Log     zerolog.Logger
+}
+
+// Server is the handler of all pages.
+type Server struct {
+	cfg     Config
+	source  Source
+	pages   map[string]*template.Template
+	mux     *http.ServeMux
+	hosts   func(host string) bool
+	figures figures
+	live    chan struct{} // one for each connection that gets live rows
+}
+
+// patience is how long a page may take.
+const patience = 10 * time.Second
+
+// maxLive is how many connections get live rows at most.
+const maxLive = 32
+
+// New makes the handler.
+func New(cfg Config) (*Server, error) {
+	s := &Server{cfg: cfg, source: cfg.Source, mux: http.NewServeMux(), live: make(chan struct{}, maxLive)}
+	var err error
+	if s.pages, err = parsePages(); err != nil {
+		return nil, err
+	}
+	if s.hosts, err = hostsOf(cfg.Addr); err != nil {
+		return nil, err
+	}
+	static, err := fs.Sub(files, "static")
+	if err != nil {
+		return nil, err
+	}
+	s.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	s.routes()
+	return s, nil
+}
+
+// hostsOf says under which hosts the address may be asked for: its own, localhost for
+// a loopback address and, where all addresses are listened on, any address; a name
+// that a foreign site owns is none of them.
+func hostsOf(addr string) (func(host string) bool, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	ip := net.ParseIP(host)
+	return func(asked string) bool {
+		name, at, err := net.SplitHostPort(asked)
+		switch {
+		case err != nil || at != port:
+			return false
+		case name == host:
+			return true
+		case strings.EqualFold(name, "localhost"):
+			return ip != nil && ip.IsLoopback()
+		}
+		return ip != nil && ip.IsUnspecified() && net.ParseIP(name) != nil
+	}, nil
+}
+
+const (
+	policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	// sandboxed is for reports, which are files of another program: they may use
+	// styles of their own and nothing else.
+	sandboxed = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	switch {
+	case !s.hosts(r.Host):
+		http.Error(w, "this address is served under its own name alone", http.StatusMisdirectedRequest)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "these pages change nothing: GET and HEAD alone", http.StatusMethodNotAllowed)
+	case s.opens(w, r):
+	case !s.isOpen(r):
+		http.Error(w, "open the address that `assay ui` printed: it has the key", http.StatusForbidden)
+	default:
+		s.mux.ServeHTTP(w, r)
+	}
+}
+
+// keyParam is the query parameter and, with the port, the cookie of the key: the
+// ports of a host share their cookies.
+const keyParam = "key"
+
+func (s *Server) cookie() string {
+	_, port, _ := net.SplitHostPort(s.cfg.Addr)
+	return "assay-ui-" + port
+}
+
+func (s *Server) isKey(text string) bool {
+	return subtle.ConstantTimeCompare([]byte(text), []byte(s.cfg.Key)) == 1
+}
+
+// opens exchanges the key in the address for a cookie, so that the address does not
+// keep it.
+func (s *Server) opens(w http.ResponseWriter, r *http.Request) bool {
+	if s.cfg.Key == "" || r.URL.Path != "/" || !s.isKey(r.URL.Query().Get(keyParam)) {
+		return false
+	}
+	http.SetCookie(w, &http.Cookie{Name: s.cookie(), Value: s.cfg.Key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+	return true
+}
+
+func (s *Server) isOpen(r *http.Request) bool {
+	if s.cfg.Key == "" {
+		return true
+	}
+	c, err := r.Cookie(s.cookie())
+	return err == nil && s.isKey(c.Value)
+}
+
+// page is what every page is rendered from.
+type page struct {
+	Title   string // identifiers in it are plain.ID
+	Section string // of the navigation
+	State   State
+	Refresh bool // its figures are still being counted
+	Body    any
+
+	wait context.Context // ends when figures are waited for no longer
+}
+
+// view answers with a page: fn fills it in, and names its template.
+func (s *Server) view(pattern, name string, fn func(ctx context.Context, r *http.Request, p *page) error) {
+	s.mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		wait, stop := context.WithTimeout(ctx, waitFor)
+		defer stop()
+		p := &page{Section: name, wait: wait}
+		var err error
+		if p.State, err = s.source.State(ctx); err == nil {
+			err = fn(ctx, r, p)
+		}
+		status := http.StatusOK
+		if err != nil {
+			status = statusOf(err)
+			p.Title, p.Body, p.Refresh = http.StatusText(status), err.Error(), false
+			name := "error"
+			s.write(w, status, name, p)
+			return
+		}
+		s.write(w, status, name, p)
+	})
+}
+
+func (s *Server) write(w http.ResponseWriter, status int, name string, p *page) {
+	var b bytes.Buffer
+	if err := s.pages[name].ExecuteTemplate(&b, "layout", p); err != nil {
+		s.cfg.Log.Error().Err(err).Str("page", name).Msg("render")
+		http.Error(w, "this page could not be rendered", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(plain.Text(b.String())))
+}
+
+// badRequest marks an error as the asker's.
+type badRequest struct{ error }
+
+func bad(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }
+
+func statusOf(err error) int {
+	var asked badRequest
+	switch {
+	case errors.As(err, &asked):
+		return http.StatusBadRequest
+	case errors.Is(err, ErrNotFound):
+		return http.StatusNotFound
+	case errors.Is(err, ErrNotServed):
+		return http.StatusServiceUnavailable
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}
