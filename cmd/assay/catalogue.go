@@ -1,15 +1,23 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 
+	"assay/cmd/internal/node"
+	"assay/ledger"
+	"assay/projector"
 	"assay/projector/metric"
 )
 
 type metricsCmd struct {
-	Name string `arg:"" optional:"" help:"Show this metric alone, in full."`
+	Name      string   `arg:"" optional:"" help:"Show this metric alone, in full."`
+	Values    bool     `help:"Show what metrics come to instead: value, interval, numerator and denominator, and why there is none."`
+	Week      string   `help:"With --values: of this closed ISO week, such as 2026-W48. Default: all of the ledger." placeholder:"WEEK"`
+	Namespace string   `help:"With --values: namespace to count in." default:"production"`
+	Repair    []string `help:"With --values: name of a tool of class repair. May be repeated." placeholder:"TOOL"`
 }
 
 // catalogue is what metrics prints as JSON.
@@ -19,6 +27,12 @@ type catalogue struct {
 }
 
 func (c *metricsCmd) Run(a *app) error {
+	if c.Values {
+		return c.values(a)
+	}
+	if c.Week != "" || len(c.Repair) > 0 {
+		return usageError("--week and --repair are of --values")
+	}
 	if c.Name == "" {
 		all := metric.Catalogue()
 		return a.print(catalogue{metric.CatalogueVersion, all}, func(w io.Writer) {
@@ -34,6 +48,44 @@ func (c *metricsCmd) Run(a *app) error {
 		return noMetric(err)
 	}
 	return a.print(catalogue{metric.CatalogueVersion, []metric.Metric{*m}}, func(w io.Writer) { printMetric(w, m) })
+}
+
+// values shows what metrics come to.
+func (c *metricsCmd) values(a *app) error {
+	switch {
+	case c.Week != "" && !weekPattern.MatchString(c.Week):
+		return usageError("%q is no ISO week, such as 2026-W48", c.Week)
+	case !ledger.IsNamespace(c.Namespace):
+		return usageError("%q is no namespace", c.Namespace)
+	}
+	q := node.ValuesQuery{Namespace: c.Namespace, Options: metric.Options{Week: c.Week, Repair: c.Repair}}
+	if c.Name != "" {
+		if _, err := metric.Find(c.Name); err != nil {
+			return noMetric(err)
+		}
+		q.Metrics = []string{c.Name}
+	}
+	out, err := ofViews(a, "/values", q.Values(), func(s *projector.State) (*node.MetricValues, error) { return node.Values(s, q) })
+	if errors.Is(err, node.ErrNoWeek) || errors.Is(err, node.ErrNotFound) {
+		return notCompared(err)
+	}
+	if err != nil {
+		return err
+	}
+	return a.print(out, func(w io.Writer) {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, e := range out.Values {
+			value := numberText(e.Number)
+			if e.Why != "" {
+				value += "; " + e.Why
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\n", e.Metric, e.Unit, visible(value))
+			for _, g := range e.Groups {
+				fmt.Fprintf(t, "  %s\t\t%s\n", visible(g.Name), visible(numberText(g.Number)))
+			}
+		}
+		t.Flush()
+	})
 }
 
 func noMetric(err error) error {
