@@ -32,6 +32,7 @@ var rooms = map[string][]string{
 	"projector":           {"events", "ledger", "internal"},
 	"projector/view":      {"projector", "events", "ledger", "internal"},
 	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal", "internal/stats"},
+	"projector/report":    {"projector", "projector/metric", "projector/view", "events", "ledger", "internal"},
 	"projector/table":     {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
 	"resolver/criterion":  {"ledger", "schema", "internal/stats"},

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"assay/projector/metric"
+)
+
+// longest is how many characters of a text that others wrote a page shows.
+const longest = 120
+
+// ours are the characters beyond ASCII that the catalogue and this package write.
+const ours = "−–—≥≤²§…·"
+
+// plain is a text as a page may show it: in one line, of bounded length, and of
+// printable ASCII and our own signs alone. Whatever else a writer put in a name shows
+// as its code point, so that no letter passes for another, and none turns the line
+// around.
+func plain(s string) string { return clip(s, longest) }
+
+func clip(s string, most int) string {
+	var b strings.Builder
+	n := 0
+	for i, r := range s {
+		if n == most {
+			fmt.Fprintf(&b, "… (%d bytes)", len(s))
+			break
+		}
+		n++
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case r < utf8.RuneSelf && unicode.IsPrint(r), strings.ContainsRune(ours, r):
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, `\u{%04x}`, r)
+		}
+	}
+	return b.String()
+}
+
+// words is the name of a metric as it is read.
+func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
+
+// value is a number in the unit of its metric.
+func (f *Figure) value(v *float64) string {
+	if v == nil {
+		return "n/a"
+	}
+	switch f.Unit {
+	case "share":
+		return percent(*v)
+	case "USD":
+		return "$" + number(*v)
+	case "ms", "s", "days":
+		return number(*v) + " " + f.Unit
+	}
+	return number(*v)
+}
+
+func percent(v float64) string { return minusSign(strconv.FormatFloat(100*v, 'f', 1, 64)) + " %" }
+
+// number shows four digits, and no fraction beyond a thousand.
+func number(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return minusSign(thousands(strconv.FormatFloat(v, 'f', 0, 64)))
+	}
+	return minusSign(strconv.FormatFloat(v, 'g', 4, 64))
+}
+
+func thousands(s string) string {
+	start := strings.IndexAny(s, "0123456789")
+	for i := len(s) - 3; i > start; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func minusSign(s string) string { return strings.ReplaceAll(s, "-", "−") }
+
+// interval is "[low, high]", or nothing.
+func (f *Figure) interval(n *metric.Number) string {
+	if n.Low == nil || n.High == nil {
+		return ""
+	}
+	low, high := f.value(n.Low), f.value(n.High)
+	if f.Unit == "share" {
+		low = strings.TrimSuffix(low, " %")
+	}
+	return "[" + low + ", " + high + "]"
+}
+
+// parts are numerator and denominator of a ratio of things, of another value how many
+// it is of.
+func (f *Figure) parts(n *metric.Number) string {
+	switch {
+	case n.Denominator == nil:
+		return ""
+	case f.Form == metric.FormRatio && f.Per == 1:
+		return fmt.Sprintf("%d/%d", n.Numerator, *n.Denominator)
+	}
+	return fmt.Sprintf("n=%d", *n.Denominator)
+}
+
+// short is value and parts in one text.
+func (f *Figure) short(c *Cell) string {
+	if c == nil {
+		return "n/a"
+	}
+	return strings.TrimSpace(f.value(c.Value) + " " + f.parts(&c.Number))
+}
+
+// name is a metric's, or a group's.
+func (f *Figure) name() string {
+	if f.Group == "" {
+		return words(f.Metric)
+	}
+	return plain(f.Group)
+}
+
+// day is a time of the report without what is the same every week.
+func minute(text string) string {
+	if len(text) < len("2006-01-02T15:04") {
+		return text
+	}
+	return strings.Replace(text[:len("2006-01-02T15:04")], "T", " ", 1) + " UTC"
+}
