@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -11,7 +12,7 @@ import (
 // number is written with one decimal, so that the same figures give the same bytes.
 const (
 	chartWidth, chartHeight = 240, 150
-	left, right, top, foot  = 34, 8, 10, 30
+	left, right, top, foot  = 34, 8, 14, 26
 	plotWidth               = chartWidth - left - right
 	plotHeight              = chartHeight - top - foot
 )
@@ -57,6 +58,11 @@ func (c *canvas) end() string {
 	return c.String()
 }
 
+// count says above the plot how many a point is of.
+func (c *canvas) count(v float64, n int64) {
+	c.text("middle", x(v), top-4, compact(n))
+}
+
 // reliabilityChart sets what happened against what was said, with the interval and how
 // many there are at each point; "" without data.
 func reliabilityChart(bins []Bin) string {
@@ -65,6 +71,7 @@ func reliabilityChart(bins []Bin) string {
 	}
 	c := newCanvas("Reliability diagram: share of predictions that were confirmed, by stated probability")
 	c.axes([3]string{"0 %", "50 %", "100 %"}, "stated probability")
+	c.text("end", left-4, top-4, "n")
 	for _, v := range []float64{0, 0.5, 1} {
 		c.text("middle", x(v), y(0)+10, fmt.Sprintf("%.1f", v))
 	}
@@ -75,11 +82,9 @@ func reliabilityChart(bins []Bin) string {
 			c.line("whisker", p, *b.Observed.Low, p, *b.Observed.High)
 		}
 		c.dot(p, share, 2.6)
-		py := y(share) - 5
-		if share > 0.9 {
-			py = y(share) + 11
+		if tenth, err := strconv.ParseFloat(b.Tenth[:min(3, len(b.Tenth))], 64); err == nil {
+			c.count(tenth+0.05, *b.Observed.Denominator)
 		}
-		c.text("middle", min(max(x(p), left+10), x(1)-8), py, fmt.Sprintf("n=%d", *b.Observed.Denominator))
 	}
 	return c.end()
 }
@@ -88,6 +93,7 @@ func reliabilityChart(bins []Bin) string {
 func coverageChart(points []Point) string {
 	c := newCanvas("Resolution coverage of claims by week")
 	c.axes([3]string{"0 %", "50 %", "100 %"}, "week in which the claims were made")
+	c.text("end", left-4, top-4, "n")
 	seen, last := false, -1
 	for i, p := range points {
 		n := p.Coverage
@@ -104,11 +110,7 @@ func coverageChart(points []Point) string {
 			c.line("whisker", at, *n.Low, at, *n.High)
 		}
 		c.dot(at, *n.Value, 2.6)
-		py := y(*n.Value) - 5
-		if *n.Value > 0.9 {
-			py = y(*n.Value) + 11
-		}
-		c.text("middle", x(at), py, fmt.Sprintf("n=%d", *n.Denominator))
+		c.count(at, *n.Denominator)
 		last = i
 	}
 	if !seen {

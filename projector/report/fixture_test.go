@@ -101,7 +101,7 @@ func (b *book) arms(split, first, second, measure string, worlds int, gain func(
 				value += gain(w)
 			}
 			run := first + second + split + arm + measure
-			b.Put(harness, bench, &events.ResponseRecorded{RunID: run, CaseID: id, RunIndex: ptr(int64(0)), Status: "parsed", ElapsedMS: ptr(float64(1000 + 100*i))})
+			b.Put(harness, bench, &events.ResponseRecorded{RunID: run, CaseID: id, RunIndex: ptr(int64(0)), Status: "parsed", Answer: &events.Answer{Kind: "answer"}, ElapsedMS: ptr(float64(1000 + 100*i*(1+w%4)))})
 			b.Put(harness, bench, &events.ScoreRecorded{RunID: run, CaseID: id, RunIndex: ptr(int64(0)), Scorer: "s/1", ScorerSHA256: fmt.Sprintf("%064x", 7), Values: []events.ScoreValue{{Metric: measure, Value: &value}}})
 		}
 	}

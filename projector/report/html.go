@@ -13,9 +13,12 @@ var pageSource string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 
-// shownGroups is how many groups of a metric a page shows; the others stand in the
-// JSON.
-const shownGroups = 8
+// A page shows at most so many groups of a metric, and fewer if it would be longer
+// than a sheet of paper; the others stand in the JSON.
+const (
+	shownGroups = 8
+	sheet       = 165 // lines of both columns
+)
 
 // page is a report as it is read: texts that are plain, in the order of the page.
 type page struct {
@@ -39,7 +42,9 @@ type shownBlock struct {
 }
 
 type row struct {
-	Title, Name, Value, Interval, Parts, Reason, Last, All string
+	Title, Name, Value, Interval, Parts, Reason, Last, All, AllInterval string
+
+	Head bool // of the groups of a metric that follow
 }
 
 type shownQuestion struct {
@@ -65,12 +70,26 @@ func (r *Report) page() *page {
 	if w := r.LastWeek; w != nil {
 		p.Before = fmt.Sprintf("Last week is %s, records %d to %d.", plain(w.ID), w.From, w.Closed-1)
 	}
-	for i := range r.Blocks {
-		p.Blocks = append(p.Blocks, r.Blocks[i].shown())
+	for groups := shownGroups; groups > 0; groups-- {
+		lines := 0
+		p.Blocks = nil
+		for i := range r.Blocks {
+			b := r.Blocks[i].shown(groups)
+			if i == 0 {
+				b.Notes = append(r.runNotes(), b.Notes...)
+			}
+			p.Blocks = append(p.Blocks, b)
+			lines += b.lines()
+		}
+		if lines <= sheet {
+			break
+		}
 	}
-	p.Blocks[0].Notes = append(r.runNotes(), p.Blocks[0].Notes...)
 	for _, q := range r.Questions {
-		s := shownQuestion{Text: q.Text, Answer: q.Answer, Why: clip(q.Why, 2*longest)}
+		s := shownQuestion{Text: q.Text, Answer: q.Answer}
+		if !r.Cap.Enough {
+			s.Why = clip(q.Why, longest)
+		}
 		for i := range q.Endpoints {
 			s.Endpoints = append(s.Endpoints, q.Endpoints[i].shown())
 		}
@@ -88,23 +107,18 @@ func (r *Report) charts() []chart {
 	}
 }
 
-func (b *Block) shown() shownBlock {
+// shown is a block as it is read. Of a metric's groups those are left out that have
+// no value in any column, and those beyond as many as groups.
+func (b *Block) shown(groups int) shownBlock {
 	s := shownBlock{Title: b.Title, Of: strings.Join(b.Of, " · ")}
-	groups := map[string]int{} // of a metric
-	for i := range b.Figures {
+	for i := 0; i < len(b.Figures); {
 		f := &b.Figures[i]
-		if groups[f.Metric]++; groups[f.Metric] > shownGroups {
-			continue
+		end := i + 1
+		for end < len(b.Figures) && b.Figures[end].Metric == f.Metric {
+			end++
 		}
-		if f.Group != "" && groups[f.Metric] == 1 {
-			s.Rows = append(s.Rows, row{Title: f.Question, Name: words(f.Metric) + ":"})
-		}
-		s.Rows = append(s.Rows, f.row())
-	}
-	for _, name := range sortedKeys(groups) {
-		if more := groups[name] - shownGroups; more > 0 {
-			s.Notes = append(s.Notes, fmt.Sprintf("%s: %d other groups are in the JSON.", words(name), more))
-		}
+		s.add(b.Figures[i:end], groups)
+		i = end
 	}
 	for _, n := range b.Notes {
 		s.Notes = append(s.Notes, clip(n, 2*longest))
@@ -113,13 +127,52 @@ func (b *Block) shown() shownBlock {
 	return s
 }
 
+// lines is about how many lines of a column the block takes.
+func (s *shownBlock) lines() int {
+	const letters = 75 // in a line of a column
+	n := 3
+	for _, r := range s.Rows {
+		n += max(1, (len(r.Name)+22)/23, (len(r.Reason)+34)/35)
+	}
+	for _, note := range s.Notes {
+		n += (len(note) + letters - 1) / letters
+	}
+	return n
+}
+
+// add adds the rows of one metric.
+func (s *shownBlock) add(figures []Figure, groups int) {
+	if len(figures) == 1 && figures[0].Group == "" {
+		s.Rows = append(s.Rows, figures[0].row())
+		return
+	}
+	head := row{Title: figures[0].Question, Name: words(figures[0].Metric), Head: true}
+	var rows []row
+	for i := range figures {
+		if f := &figures[i]; f.Week.Value != nil || f.All.Value != nil || f.LastWeek != nil && f.LastWeek.Value != nil {
+			rows = append(rows, f.row())
+		}
+	}
+	shown := rows[:min(len(rows), groups)]
+	switch left := len(figures) - len(shown); {
+	case len(rows) == 0:
+		head.Reason = fmt.Sprintf("n/a: no group of %d has a value", len(figures))
+	case left > 0:
+		head.Reason = fmt.Sprintf("%d other groups, %d of them with a value, are in the JSON", left, len(rows)-len(shown))
+	}
+	s.Rows = append(append(s.Rows, head), shown...)
+}
+
 func (f *Figure) row() row {
 	r := row{
 		Title: f.Question, Name: f.name(), Value: f.value(f.Week.Value), Interval: f.interval(&f.Week.Number), Parts: f.parts(&f.Week.Number),
 		Last: f.short(f.LastWeek), All: f.short(&f.All),
 	}
+	if f.Group != "" {
+		r.AllInterval = f.interval(&f.All.Number)
+	}
 	if f.Week.Value == nil {
-		r.Reason = "not available: " + clip(f.Week.NotAvailable, longest)
+		r.Reason = "n/a: " + clip(f.Week.NotAvailable, longest)
 	}
 	return r
 }

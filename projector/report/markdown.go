@@ -18,11 +18,15 @@ func (r *Report) Markdown() []byte {
 		line("## %s\n\n%s\n", block.Title, block.Of)
 		line("| metric | week | 95 %% interval | of | last week | whole ledger |\n|---|---:|---|---:|---:|---:|")
 		for _, row := range block.Rows {
+			if row.Head {
+				line("| %s %s | | | | | |", code(row.Name), code(row.Reason))
+				continue
+			}
 			value := row.Value
 			if row.Reason != "" {
 				value = row.Reason
 			}
-			line("| %s | %s | %s | %s | %s | %s |", code(row.Name), code(value), code(row.Interval), code(row.Parts), code(row.Last), code(row.All))
+			line("| %s | %s | %s | %s | %s | %s |", code(row.Name), code(value), code(row.Interval), code(row.Parts), code(row.Last), code(strings.TrimSpace(row.All+" "+row.AllInterval)))
 		}
 		for _, n := range block.Notes {
 			line("\n%s", code(n))
@@ -32,7 +36,7 @@ func (r *Report) Markdown() []byte {
 	r.markdownTables(line)
 	line("## The three questions\n\n| question | answer | why |\n|---|---|---|")
 	for _, q := range p.Questions {
-		line("| %s | **%s** | %s |", q.Text, q.Answer, code(strings.Join(append([]string{q.Why}, q.Endpoints...), " / ")))
+		line("| %s | **%s** | %s |", q.Text, q.Answer, code(strings.TrimPrefix(q.Why+" / "+strings.Join(q.Endpoints, " / "), " / ")))
 	}
 	line("\n## What this rests on\n\n%s\n", code(p.Stand))
 	for note := range strings.Lines(p.Note) {

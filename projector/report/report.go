@@ -348,7 +348,9 @@ func cellOf(e *metric.Explanation, group string) Cell {
 		c.NotAvailable = e.Why
 	case c.Denominator != nil && *c.Denominator == 0:
 		c.NotAvailable = "0 of 0"
-	case c.Denominator == nil && c.Numerator == 0:
+	case c.Denominator == nil && len(c.Excluded) > 0:
+		c.NotAvailable = "not known"
+	case c.Denominator == nil:
 		c.NotAvailable = "nothing recorded"
 	default:
 		c.NotAvailable = "a part of it is not known"

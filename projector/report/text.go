@@ -109,10 +109,21 @@ func (f *Figure) parts(n *metric.Number) string {
 
 // short is value and parts in one text.
 func (f *Figure) short(c *Cell) string {
-	if c == nil {
+	if c == nil || c.Value == nil {
 		return "n/a"
 	}
 	return strings.TrimSpace(f.value(c.Value) + " " + f.parts(&c.Number))
+}
+
+// compact is a count in four characters.
+func compact(n int64) string {
+	switch {
+	case n < 10_000:
+		return strconv.FormatInt(n, 10)
+	case n < 1_000_000:
+		return strconv.FormatInt(n/1000, 10) + "k"
+	}
+	return strconv.FormatInt(n/1_000_000, 10) + "M"
 }
 
 // name is a metric's, or a group's.
@@ -123,7 +134,7 @@ func (f *Figure) name() string {
 	return plain(f.Group)
 }
 
-// day is a time of the report without what is the same every week.
+// minute is a time of the report without seconds, which a week's bounds do not have.
 func minute(text string) string {
 	if len(text) < len("2006-01-02T15:04") {
 		return text
