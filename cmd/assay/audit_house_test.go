@@ -22,13 +22,13 @@ type pastClock struct {
 
 func (c pastClock) Wall() time.Time { return c.Clock.Wall().Add(-c.ago) }
 
-// TestAuditSampleIsPublished: in a house that has closed a week the sample goes into
-// the ledger once, whoever asks for it again gets the first receipt, and what is
-// published holds.
-func TestAuditSampleIsPublished(t *testing.T) {
-	c := command{t, filepath.Join(t.TempDir(), "ledger")}
+// closedWeek is a house in which a week with three useful claims was closed; zone ""
+// is UTC. Before the week is over, fn is called. It runs until stop.
+func closedWeek(t *testing.T, zone string, fn func(c command)) (c command, stop func()) {
+	t.Helper()
+	c = command{t, filepath.Join(t.TempDir(), "ledger")}
 	clock := pastClock{logger.SystemClock(), 14 * 24 * time.Hour}
-	if _, err := node.Init(t.Context(), node.InitConfig{Dir: node.Dir(c.dir), OfflineDir: t.TempDir(), Clock: clock, Software: "test", Log: zerolog.Nop()}); err != nil {
+	if _, err := node.Init(t.Context(), node.InitConfig{Dir: node.Dir(c.dir), OfflineDir: t.TempDir(), WeekZone: zone, Clock: clock, Software: "test", Log: zerolog.Nop()}); err != nil {
 		t.Fatal(err)
 	}
 	up := func(clock logger.Clock) (stop func()) {
@@ -42,14 +42,22 @@ func TestAuditSampleIsPublished(t *testing.T) {
 			}
 		}
 	}
-	stop := up(clock)
+	stop = up(clock)
 	for i := range 3 {
 		c.must(0, fmt.Sprintf(`{"type":"claim.recorded","data":{"context":{},"claim_id":"claim-%d","status":"asserted","proposition":{"variable":"v","value":"x"}}}`, i), "emit")
 		c.must(0, fmt.Sprintf(`{"type":"fix.rechecked","data":{"context":{},"claim_id":"claim-%d","result":"confirmed","source":"instrument","direct":true}}`, i), "emit", "--as", "operator/main")
 	}
+	fn(c)
 	stop()
+	return c, up(nil)
+}
 
-	defer up(nil)()
+// TestAuditSampleIsPublished: in a house that has closed a week the sample goes into
+// the ledger once, whoever asks for it again gets the first receipt, and what is
+// published holds.
+func TestAuditSampleIsPublished(t *testing.T) {
+	c, stop := closedWeek(t, "", func(command) {})
+	defer stop()
 	deadline := time.Now().Add(30 * time.Second)
 	sample := func(args ...string) (r sampleResult) {
 		t.Helper()

@@ -17,7 +17,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 // than a sheet of paper; the others stand in the JSON.
 const (
 	shownGroups = 8
-	sheet       = 165 // lines of both columns
+	sheet       = 190 // lines of both columns
 )
 
 // page is a report as it is read: texts that are plain, in the order of the page.
