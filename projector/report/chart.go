@@ -70,7 +70,7 @@ func reliabilityChart(bins []Bin) string {
 		return ""
 	}
 	c := newCanvas("Reliability diagram: share of predictions that were confirmed, by stated probability")
-	c.axes([3]string{"0 %", "50 %", "100 %"}, "stated probability")
+	c.axes([3]string{"0 %", "50 %", "100 %"}, "stated probability; dashed: what it promises")
 	c.text("end", left-4, top-4, "n")
 	for _, v := range []float64{0, 0.5, 1} {
 		c.text("middle", x(v), y(0)+10, fmt.Sprintf("%.1f", v))
@@ -132,7 +132,7 @@ func costChart(points []Point) string {
 	}
 	scale := round(most)
 	c := newCanvas("Cost by week in US dollars")
-	c.axes([3]string{"$0", "$" + number(scale/2), "$" + number(scale)}, "week of use")
+	c.axes([3]string{"$0", dollars(scale / 2), dollars(scale)}, "week of use")
 	width := math.Min(0.6/float64(len(points)), 0.12)
 	for i, p := range points {
 		c.week(i, points)
@@ -144,7 +144,7 @@ func costChart(points []Point) string {
 		h := *p.Cost.Value / scale
 		fmt.Fprintf(c, `<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, x(at-width/2), y(h), width*plotWidth, h*plotHeight)
 		if len(points) <= 6 || i == len(points)-1 {
-			c.text("middle", min(x(at), x(1)-12), y(h)-3, "$"+number(*p.Cost.Value))
+			c.text("middle", min(x(at), x(1)-12), y(h)-3, dollars(*p.Cost.Value))
 		}
 	}
 	return c.end()

@@ -194,3 +194,21 @@ func reported(t testing.TB, l *ledgertest.Ledger, c report.Config) (r *report.Re
 }
 
 func episodeOf(b *book) ledgertest.Option { return ledgertest.Episode(b.id("episode")) }
+
+// crowd runs many arms in two splits, with a scorer that has much to say.
+func (b *book) crowd() {
+	outcomes := []string{"correct", "lucky", "wrong", "abstain"}
+	for i, arm := range []string{"A0", "A1", "A2", "A3", "A5", "A7", "A9", "A10"} {
+		for _, split := range []string{"dev", "validation"} {
+			run := "big" + arm + split
+			b.Put(harness, bench, &events.RunStarted{RunID: run, Arm: arm, Split: split, ScorerSHA256: ptr(fmt.Sprintf("%064x", 7)), BenchVersion: ptr("bench-4"), Model: ptr("gpt-5.6-sol")})
+			for w := range 7 {
+				id := fmt.Sprint("bigw", w)
+				b.Put(harness, bench, &events.CaseCommitted{CaseID: id, WorldID: &id, CohortID: "k", Split: split, OracleSHA256: fmt.Sprintf("%064x", w), Tags: []string{"diagnosis"}})
+				b.Put(harness, bench, &events.ResponseRecorded{RunID: run, CaseID: id, RunIndex: ptr(int64(0)), Status: "parsed", Answer: &events.Answer{Kind: "answer", Action: ptr([]string{"INFER", "ASK"}[w%2])}, ElapsedMS: ptr(float64(1000 + 37*i*w)), Cost: &events.Cost{CostUSD: ptr(0.01 * float64(i*w)), InputTokens: ptr(int64(100 * i)), OutputTokens: ptr(int64(10 + w))}})
+				b.Put(harness, bench, &events.ScoreRecorded{RunID: run, CaseID: id, RunIndex: ptr(int64(0)), Scorer: "strict/1", ScorerSHA256: fmt.Sprintf("%064x", 7), Outcome: ptr(outcomes[(i+w)%4]),
+					Values: []events.ScoreValue{{Metric: "correct", Value: ptr(float64((w * i) % 2))}, {Metric: "regret", Value: ptr(float64(w*i) / 10)}, {Metric: "net_voi", Value: ptr(float64(w%3 - 1))}, {Metric: "strawman_rate", Value: ptr(float64(w%3) / 3)}}})
+			}
+		}
+	}
+}

@@ -13,11 +13,12 @@ var pageSource string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 
-// A page shows at most so many groups of a metric, and fewer if it would be longer
-// than a sheet of paper; the others stand in the JSON.
+// A page shows at most so many groups of a metric, of arm_delta_scores four times as
+// many, and fewer if it would be longer than a sheet of paper; the others stand in the
+// JSON.
 const (
 	shownGroups = 8
-	sheet       = 190 // lines of both columns
+	sheet       = 210 // lines of both columns
 )
 
 // page is a report as it is read: texts that are plain, in the order of the page.
@@ -153,6 +154,9 @@ func (s *shownBlock) add(figures []Figure, groups int) {
 			rows = append(rows, f.row())
 		}
 	}
+	if figures[0].Metric == armScores {
+		groups *= 4
+	}
 	shown := rows[:min(len(rows), groups)]
 	switch left := len(figures) - len(shown); {
 	case len(rows) == 0:
@@ -185,10 +189,16 @@ func (r *Report) runNotes() (out []string) {
 		}
 		return clip(*s, 24)
 	}
+	short := func(hash *string) string { // as much of it as tells two apart
+		if hash == nil {
+			return "?"
+		}
+		return plain((*hash)[:min(12, len(*hash))])
+	}
 	for _, run := range r.Runs {
 		out = append(out, fmt.Sprintf("Last run of %s: %s, arm %s, bench %s, model %s %s, subject %s, scorer %s; isolation %s (record %d, %s).",
 			plain(run.Split), clip(run.RunID, 40), clip(run.Arm, 24), or(run.BenchVersion), or(run.Model), or(run.ModelVersion), or(run.Subject),
-			clip(or(run.Scorer), 12), run.Isolation, run.Seq, minute(run.RecordedAt)))
+			short(run.Scorer), run.Isolation, run.Seq, minute(run.RecordedAt)))
 	}
 	if len(out) == 0 {
 		out = append(out, "No bench run is in the ledger.")

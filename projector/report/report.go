@@ -310,16 +310,16 @@ func (b *builder) figures(name string) (out []Figure) {
 	return out
 }
 
-// compareGroups puts comparisons with A2 and A9 first (C9, Bench), then the others by
-// name.
+// compareGroups puts the comparisons that questions are bound to first, then those with
+// A2 and A9 (C9, Bench), then the others by name.
 func compareGroups(x, y string) int {
+	order := []string{": A2 − A1", ": A10 − A9", minus + "A2", minus + "A9"}
 	rank := func(group string) int {
-		for i, control := range []string{"A2", "A9"} {
-			if strings.HasSuffix(group, minus+control) {
-				return i
-			}
+		i := slices.IndexFunc(order, func(end string) bool { return strings.HasSuffix(group, end) })
+		if i < 0 {
+			i = len(order)
 		}
-		return 2
+		return i
 	}
 	return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x, y))
 }

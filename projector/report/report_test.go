@@ -126,6 +126,32 @@ func (w *walker) want(got metric.Number, name, group, week string) {
 	}
 }
 
+// TestPageKeepsToASheet: however many arms were run, the page has as many rows as fit,
+// those that questions are bound to first; the JSON has all.
+func TestPageKeepsToASheet(t *testing.T) {
+	b := rich(t)
+	b.crowd()
+	r := reported(t, b.Ledger, report.Config{})
+	groups := 0
+	for _, f := range r.Blocks[0].Figures {
+		if f.Metric == "arm_delta_scores" {
+			groups++
+		}
+	}
+	html, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := bytes.Count(html, []byte("<tr>")); groups < 150 || rows < 100 || rows > 140 {
+		t.Errorf("%d comparisons, %d rows", groups, rows)
+	}
+	for _, want := range []string{"s/1 accuracy, validation: A2 − A1<", "other groups, "} {
+		if !bytes.Contains(html, []byte(want)) {
+			t.Errorf("%q is not on the page", want)
+		}
+	}
+}
+
 // TestEmptyWeek: a ledger without anything says so of every block, and answers nothing.
 func TestEmptyWeek(t *testing.T) {
 	b := newBook(t, "UTC")
@@ -327,23 +353,24 @@ const evil = "<script>alert(1)</script>\u202egnp.\u202c\x00\x1b[31m](javascript:
 // lets it be, whatever the intake would have refused.
 func hostile(t testing.TB) *book {
 	b := newBook(t, "UTC")
-	long := evil + strings.Repeat("А", 64<<10)
+	id := strings.ReplaceAll(evil, "\x00", "") // which would end a part of a key
+	long := evil + strings.Repeat("А", 30<<10)
 	b.promise(b.claim(), 0.8, "confirmed")
-	b.register(evil, evil, evil, 0.1, "A1", "A2", evil)
+	b.register(id, evil, evil, 0.1, "A1", "A2", id)
 	run := func(id, arm string) {
 		b.Put(harness, bench, &events.RunStarted{
 			RunID: id, Arm: arm, Split: "validation", BenchVersion: &long, Model: ptr(evil), ModelVersion: ptr(evil), SubjectCommit: ptr(evil), ScorerSHA256: ptr(evil),
 		})
 	}
-	for _, arm := range []string{"A1", "A2", evil} {
-		run(evil+arm, arm)
+	for _, arm := range []string{"A1", "A2", id} {
+		run(id+arm, arm)
 		for w := range 6 {
-			b.Put(harness, bench, &events.ResponseRecorded{RunID: evil + arm, CaseID: fmt.Sprint("w", w), RunIndex: ptr(int64(0)), Status: "parsed"})
-			b.Put(harness, bench, &events.ScoreRecorded{RunID: evil + arm, CaseID: fmt.Sprint("w", w), RunIndex: ptr(int64(0)), Scorer: long, Values: []events.ScoreValue{{Metric: evil, Value: ptr(0.5)}}})
+			b.Put(harness, bench, &events.ResponseRecorded{RunID: id + arm, CaseID: fmt.Sprint("w", w), RunIndex: ptr(int64(0)), Status: "parsed"})
+			b.Put(harness, bench, &events.ScoreRecorded{RunID: id + arm, CaseID: fmt.Sprint("w", w), RunIndex: ptr(int64(0)), Scorer: long, Values: []events.ScoreValue{{Metric: evil, Value: ptr(0.5)}}})
 		}
 	}
-	for _, arm := range []string{"empty", evil} {
-		b.Put(harness, bench, &events.EpisodeRecorded{Client: ptr(evil), Model: &long, TaskID: ptr(evil), PairID: ptr(evil), Arm: &arm, Correct: ptr(true)}, episodeOf(b))
+	for _, arm := range []string{"empty", id} {
+		b.Put(harness, bench, &events.EpisodeRecorded{Client: ptr(evil), Model: &long, TaskID: ptr(evil), PairID: &id, Arm: &arm, Correct: ptr(true)}, episodeOf(b))
 	}
 	b.Advance(8 * 24 * time.Hour)
 	b.close("2026-W41", 2026, 10, 12)
@@ -366,7 +393,7 @@ func TestHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(html), `\u{202e}`); n < 5 {
+	if n := strings.Count(string(html), `\u{202e}`); n < 10 {
 		t.Errorf("only %d of the hostile names are on the page", n)
 	}
 	for _, m := range tags.FindAllSubmatch(html, -1) {

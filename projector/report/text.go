@@ -23,15 +23,23 @@ const ours = "−–—≥≤²§…·"
 // around.
 func plain(s string) string { return clip(s, longest) }
 
+// tail is how much a text that is too long keeps of its end, where the name of a group
+// says what it compares.
+const tail = 24
+
+// clip is plain with another length.
 func clip(s string, most int) string {
+	all := []rune(ascii(s))
+	if len(all) <= most {
+		return string(all)
+	}
+	end := min(tail, most/3)
+	return fmt.Sprintf("%s… (%d bytes) …%s", string(all[:most-end]), len(s), string(all[len(all)-end:]))
+}
+
+func ascii(s string) string {
 	var b strings.Builder
-	n := 0
 	for i, r := range s {
-		if n == most {
-			fmt.Fprintf(&b, "… (%d bytes)", len(s))
-			break
-		}
-		n++
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
 			fmt.Fprintf(&b, `\x%02x`, s[i])
@@ -56,11 +64,18 @@ func (f *Figure) value(v *float64) string {
 	case "share":
 		return percent(*v)
 	case "USD":
-		return "$" + number(*v)
+		return dollars(*v)
 	case "ms", "s", "days":
 		return number(*v) + " " + f.Unit
 	}
 	return number(*v)
+}
+
+func dollars(v float64) string {
+	if v < 0 {
+		return "−" + dollars(-v)
+	}
+	return "$" + number(v)
 }
 
 func percent(v float64) string { return minusSign(strconv.FormatFloat(100*v, 'f', 1, 64)) + " %" }
