@@ -14,20 +14,29 @@ import (
 	"assay/ledger/logger"
 )
 
-// pastClock is the host's clock some time ago.
-type pastClock struct {
+// otherClock is the host's clock at another time.
+type otherClock struct {
 	logger.Clock
-	ago time.Duration
+	off time.Duration
 }
 
-func (c pastClock) Wall() time.Time { return c.Clock.Wall().Add(-c.ago) }
+func (c otherClock) Wall() time.Time { return c.Clock.Wall().Add(c.off) }
 
-// closedWeek is a house in which a week with three useful claims was closed; zone ""
-// is UTC. Before the week is over, fn is called. It runs until stop.
-func closedWeek(t *testing.T, zone string, fn func(c command)) (c command, stop func()) {
+func clockAt(at time.Time) logger.Clock {
+	c := logger.SystemClock()
+	return otherClock{c, at.Sub(c.Wall())}
+}
+
+// fortnight is how long closedWeek stands still.
+const fortnight = 14 * 24 * time.Hour
+
+// closedWeek is a house in which three useful claims were made at a time, whose week
+// was closed when it started again a fortnight later; zone "" is UTC. Before the week
+// is over, fn is called. The house runs until stop.
+func closedWeek(t *testing.T, zone string, at time.Time, fn func(c command)) (c command, stop func()) {
 	t.Helper()
 	c = command{t, filepath.Join(t.TempDir(), "ledger")}
-	clock := pastClock{logger.SystemClock(), 14 * 24 * time.Hour}
+	clock := clockAt(at)
 	if _, err := node.Init(t.Context(), node.InitConfig{Dir: node.Dir(c.dir), OfflineDir: t.TempDir(), WeekZone: zone, Clock: clock, Software: "test", Log: zerolog.Nop()}); err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +58,14 @@ func closedWeek(t *testing.T, zone string, fn func(c command)) (c command, stop 
 	}
 	fn(c)
 	stop()
-	return c, up(nil)
+	return c, up(clockAt(at.Add(fortnight)))
 }
 
 // TestAuditSampleIsPublished: in a house that has closed a week the sample goes into
 // the ledger once, whoever asks for it again gets the first receipt, and what is
 // published holds.
 func TestAuditSampleIsPublished(t *testing.T) {
-	c, stop := closedWeek(t, "", func(command) {})
+	c, stop := closedWeek(t, "", time.Now().Add(-fortnight), func(command) {})
 	defer stop()
 	deadline := time.Now().Add(30 * time.Second)
 	sample := func(args ...string) (r sampleResult) {

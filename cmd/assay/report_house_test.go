@@ -19,7 +19,7 @@ import (
 // TestReportIsWritten: in a house that has closed a week its report is written whole,
 // signed, and the same to the byte whoever computes it.
 func TestReportIsWritten(t *testing.T) {
-	c, stop := closedWeek(t, "Asia/Kolkata", func(c command) {
+	c, stop := closedWeek(t, "Asia/Kolkata", time.Now().Add(-fortnight), func(c command) {
 		if out := c.must(3, "", "report", "--out", t.TempDir()); !strings.Contains(out, "no week of it is over") {
 			t.Error(out)
 		}
@@ -30,18 +30,7 @@ func TestReportIsWritten(t *testing.T) {
 			stop()
 		}
 	}()
-	var r report.Report
-	deadline := time.Now().Add(30 * time.Second)
-	for r.Checkpoint == nil || !r.Checkpoint.Covers || len(r.Trend) == 0 { // views and checkpoint follow once a second
-		if code, out, errs := c.run("", "--json", "report"); code == 0 {
-			r = report.Report{}
-			if err := json.Unmarshal([]byte(out), &r); err != nil {
-				t.Fatal(err)
-			}
-		} else if time.Now().After(deadline) {
-			t.Fatal(errs)
-		}
-	}
+	r := c.report()
 	if r.Week.Zone != "Asia/Kolkata" || !strings.HasSuffix(r.Week.Start, "T18:30:00Z") || r.Week.Hours != 168 {
 		t.Errorf("%+v", r.Week)
 	}
@@ -106,4 +95,59 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// report is the report of the last week, as soon as there is one that is signed.
+func (c command) report() (r report.Report) {
+	c.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for { // views and checkpoint follow once a second
+		code, out, errs := c.run("", "--json", "report")
+		if code == 0 {
+			r = report.Report{}
+			if err := json.Unmarshal([]byte(out), &r); err != nil {
+				c.t.Fatal(err)
+			}
+			if r.Checkpoint != nil && r.Checkpoint.Covers {
+				return r
+			}
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("exit %d, %+v\n%s", code, r.Checkpoint, errs)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// TestReportedWeeks: the weeks that the logger closes are the ones that are reported,
+// also where clocks change and where a year has 53.
+func TestReportedWeeks(t *testing.T) {
+	for _, tt := range []struct {
+		zone, at, week, start, end string
+		hours                      float64
+	}{
+		{"Europe/Berlin", "2026-10-25T22:30:00Z", "2026-W43", "2026-10-18T22:00:00Z", "2026-10-25T23:00:00Z", 169},
+		{"Europe/Berlin", "2027-03-28T21:30:00Z", "2027-W12", "2027-03-21T23:00:00Z", "2027-03-28T22:00:00Z", 167},
+		{"Asia/Kolkata", "2027-01-03T18:00:00Z", "2026-W53", "2026-12-27T18:30:00Z", "2027-01-03T18:30:00Z", 168},
+	} {
+		t.Run(tt.zone+" "+tt.week, func(t *testing.T) {
+			at, err := time.Parse(time.RFC3339, tt.at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, stop := closedWeek(t, tt.zone, at, func(command) {})
+			defer stop()
+			r := c.report()
+			if w := r.Week; w.ID != tt.week || w.Zone != tt.zone || w.Start != tt.start || w.End != tt.end || w.Hours != tt.hours {
+				t.Errorf("%+v", w)
+			}
+			for _, b := range r.Blocks {
+				for _, f := range b.Figures {
+					if f.Metric == "useful_conclusions" && (f.Week.Value == nil || *f.Week.Value != 3) {
+						t.Errorf("%+v", f.Week)
+					}
+				}
+			}
+		})
+	}
 }

@@ -77,9 +77,11 @@ func (b *builder) blocks() error {
 			block.Notes = append(block.Notes, "No data: nothing of this was recorded in "+b.out.Week.ID+".")
 		}
 		for _, name := range l.metrics {
-			if e := b.all[name]; b.catalogue[name].Apart && e.Why != "" {
-				block.Notes = append(block.Notes, name+": "+e.Why+".")
-			} else if e.Value != nil && e.Why != "" {
+			e := b.week[name]
+			if e.Value == nil {
+				e = b.all[name]
+			}
+			if e.Why != "" && (e.Value != nil || b.catalogue[name].Apart) {
 				block.Notes = append(block.Notes, name+": "+e.Why+".")
 			}
 		}

@@ -18,7 +18,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 // JSON.
 const (
 	shownGroups = 8
-	sheet       = 210 // lines of both columns
+	sheet       = 195 // lines of both columns
 )
 
 // page is a report as it is read: texts that are plain, in the order of the page.

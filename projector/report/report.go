@@ -351,7 +351,7 @@ func cellOf(e *metric.Explanation, group string) Cell {
 	case c.Denominator == nil && len(c.Excluded) > 0:
 		c.NotAvailable = "not known"
 	case c.Denominator == nil:
-		c.NotAvailable = "nothing recorded"
+		c.NotAvailable = "no record"
 	default:
 		c.NotAvailable = "a part of it is not known"
 	}
