@@ -31,35 +31,39 @@ var calibrationMetrics = []Metric{
 			})
 		},
 	},
-	{
-		Name:        "stated_probability",
-		Question:    "What does the agent say of how likely its predictions are?",
-		Numerator:   "p",
-		Denominator: scorable,
-		Groups:      byTenth,
-		Kind:        Diagnostic, Form: FormMean, Unit: "probability", Per: perProbability,
-		Exclusions: notScored, Missing: holdAgainst, Source: calibrations,
-		over: []view.Listing{view.AllPredictions},
-		count: func(p *pass) error {
-			return p.byTenth(func(it item, v *view.Prediction) error {
-				return it.amount(decision(v).ref, int64(math.Round(v.P*perProbability)))
-			})
-		},
+	statedProbability,
+	observedShare,
+}
+
+var statedProbability = Metric{
+	Name:        "stated_probability",
+	Question:    "What does the agent say of how likely its predictions are?",
+	Numerator:   "p",
+	Denominator: scorable,
+	Groups:      byTenth,
+	Kind:        Diagnostic, Form: FormMean, Unit: "probability", Per: perProbability,
+	Exclusions: notScored, Missing: holdAgainst, Source: calibrations,
+	over: []view.Listing{view.AllPredictions},
+	count: func(p *pass) error {
+		return p.byTenth(func(it item, v *view.Prediction) error {
+			return it.amount(decision(v).ref, int64(math.Round(v.P*perProbability)))
+		})
 	},
-	{
-		Name:        "observed_share",
-		Question:    "How often does happen what was given a probability?",
-		Numerator:   "of those, predictions that are confirmed",
-		Denominator: scorable,
-		Groups:      byTenth,
-		Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Exclusions: notScored, Missing: holdAgainst, Source: calibrations,
-		over: []view.Listing{view.AllPredictions},
-		count: func(p *pass) error {
-			return p.byTenth(func(it item, v *view.Prediction) error {
-				return it.putBy(v.Final().Verdict == view.VerdictConfirmed, decision(v).ref)
-			})
-		},
+}
+
+var observedShare = Metric{
+	Name:        "observed_share",
+	Question:    "How often does happen what was given a probability?",
+	Numerator:   "of those, predictions that are confirmed",
+	Denominator: scorable,
+	Groups:      byTenth,
+	Kind:        Diagnostic, Form: FormRatio, Unit: "share", Interval: Wilson,
+	Exclusions: notScored, Missing: holdAgainst, Source: calibrations,
+	over: []view.Listing{view.AllPredictions},
+	count: func(p *pass) error {
+		return p.byTenth(func(it item, v *view.Prediction) error {
+			return it.putBy(v.Final().Verdict == view.VerdictConfirmed, decision(v).ref)
+		})
 	},
 }
 
@@ -75,4 +79,32 @@ func (p *pass) byTenth(fn func(item, *view.Prediction) error) error {
 		it.group = tenth(v.P)
 		return fn(it, v)
 	})
+}
+
+// distances are the sums of calibrationError where nobody wants to know the records:
+// by tenth how far what was stated is from what was observed, which both are kept.
+func (p *pass) distances() error {
+	stated, err := p.quiet().total(&statedProbability)
+	if err != nil {
+		return err
+	}
+	observed, err := p.quiet().total(&observedShare)
+	if err != nil {
+		return err
+	}
+	out := p.sums.week(0)
+	out.All = tally{N: stated.All.N, Excluded: stated.All.Excluded, Unknown: stated.All.Unknown}
+	for name, g := range stated.Groups {
+		by := g.Num
+		if o := observed.Groups[name]; o != nil {
+			confirmed, _ := o.Num.int64()
+			by.add(wideOf(-confirmed * perProbability))
+		}
+		if by.Hi < 0 {
+			by = by.negative()
+		}
+		*out.group(name) = tally{Num: by, N: g.N, Excluded: g.Excluded, Unknown: g.Unknown}
+		out.All.Num.add(by)
+	}
+	return nil
 }
