@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"assay/events"
+	"assay/ledger"
 	"assay/projector"
 	"assay/projector/metric"
 	"assay/projector/report"
@@ -184,6 +185,32 @@ func TestEmptyWeek(t *testing.T) {
 }
 
 func (b *book) usageless() { b.Put(logger, "system", &events.LedgerOpened{Origin: "log.example"}) }
+
+// TestStand: the page says which of its records are signed.
+func TestStand(t *testing.T) {
+	r := reported(t, rich(t).Ledger, report.Config{})
+	r.LastWeek = nil
+	for _, tt := range []struct {
+		size uint64
+		want string
+	}{
+		{uint64(r.At.Seq), "All of it is in the checkpoint of size 366"},
+		{uint64(r.At.Seq) - 1, "only those up to 365 are in the last checkpoint"},
+		{0, "No checkpoint was found"},
+	} {
+		r.Sign(nil)
+		if tt.size > 0 {
+			r.Sign(&ledger.SignedCheckpoint{Checkpoint: ledger.Checkpoint{Size: tt.size}, Raw: []byte("log.example\n<i>\n")})
+		}
+		page, err := r.HTML()
+		if err != nil || !bytes.Contains(page, []byte(tt.want)) || !bytes.Contains(r.Markdown(), []byte(tt.want)) || bytes.Contains(page, []byte("<i>")) {
+			t.Errorf("%v; %q is not on the page", err, tt.want)
+		}
+		if covers := r.Checkpoint != nil && r.Checkpoint.Covers; covers != (tt.size == uint64(r.At.Seq)) {
+			t.Errorf("a checkpoint of %d covers %d: %v", tt.size, r.At.Seq, covers)
+		}
+	}
+}
 
 // TestNoWeek: what the ledger did not close has no report.
 func TestNoWeek(t *testing.T) {
