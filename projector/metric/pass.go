@@ -23,6 +23,7 @@ type pass struct {
 	fn       func(Record) error
 	sums     sums
 	why      string
+	common   *shared
 	bounds   map[string]stats.Interval // of groups, where an interval needs more than their sums
 }
 

@@ -17,9 +17,9 @@ func Values(s *projector.State, namespace string, o Options, names ...string) ([
 			names = append(names, m.Name)
 		}
 	}
-	out := make([]*Explanation, 0, len(names))
+	out, common := make([]*Explanation, 0, len(names)), &shared{}
 	for _, name := range names {
-		e, err := Explain(s, name, namespace, o, nil)
+		e, err := explain(s, name, namespace, o, nil, common)
 		if err != nil {
 			return nil, err
 		}
