@@ -56,6 +56,10 @@ var layout = []struct {
 	}},
 }
 
+// grouped are the metrics whose groups are parts of one number and shown beside it: false
+// accepts of C4 and C5, categories, states of a contradiction, writers.
+var grouped = []string{"control_passes", "control_false_accepts", "brier", "contradictions", "derived_lineage_lost"}
+
 // armScores is the metric of the paired differences.
 const armScores = "arm_delta_scores"
 

@@ -141,28 +141,30 @@ func (s *shownBlock) lines() int {
 	return n
 }
 
-// add adds the rows of one metric.
+// add adds the rows of one metric: itself or a head, and its groups.
 func (s *shownBlock) add(figures []Figure, groups int) {
-	if len(figures) == 1 && figures[0].Group == "" {
-		s.Rows = append(s.Rows, figures[0].row())
-		return
-	}
 	head := row{Title: figures[0].Question, Name: words(figures[0].Metric), Head: true}
+	if figures[0].Group == "" {
+		head, figures = figures[0].row(), figures[1:]
+	}
 	var rows []row
 	for i := range figures {
 		if f := &figures[i]; f.Week.Value != nil || f.All.Value != nil || f.LastWeek != nil && f.LastWeek.Value != nil {
 			rows = append(rows, f.row())
 		}
 	}
-	if figures[0].Metric == armScores {
+	if head.Name == words(armScores) {
 		groups *= 4
 	}
 	shown := rows[:min(len(rows), groups)]
-	switch left := len(figures) - len(shown); {
-	case len(rows) == 0:
+	left := len(figures) - len(shown)
+	switch others := fmt.Sprintf("%d other groups, %d of them with a value, are in the JSON", left, len(rows)-len(shown)); {
+	case head.Head && len(rows) == 0:
 		head.Reason = fmt.Sprintf("n/a: no group of %d has a value", len(figures))
+	case head.Head && left > 0:
+		head.Reason = others
 	case left > 0:
-		head.Reason = fmt.Sprintf("%d other groups, %d of them with a value, are in the JSON", left, len(rows)-len(shown))
+		s.Notes = append(s.Notes, head.Name+": "+others+".")
 	}
 	s.Rows = append(append(s.Rows, head), shown...)
 }

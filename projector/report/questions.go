@@ -104,19 +104,28 @@ type pair struct {
 	arms           [2]string
 }
 
+var splits = []string{"dev", "validation", "final", "canary", "no split"}
+
+// parsePair reads the name of a group. One that can be read in two ways, since a
+// measure or a surface names a split too, is none.
 func parsePair(group string) (p pair, ok bool) {
 	i := strings.LastIndex(group, ": ")
 	if i < 0 {
 		return p, false
 	}
-	where, arms := group[:i], group[i+2:]
-	p.arms[0], p.arms[1], ok = strings.Cut(arms, minus)
-	if !ok {
-		return p, false
+	parts := strings.Split(group[:i], ", ")
+	for n, part := range parts {
+		if !slices.Contains(splits, part) {
+			continue
+		}
+		if ok {
+			return pair{}, false
+		}
+		p.measure, p.split, ok = strings.Join(parts[:n], ", "), part, true
 	}
-	p.measure, p.split, ok = strings.Cut(where, ", ")
-	p.split, _, _ = strings.Cut(p.split, ", ")
-	return p, ok
+	var arms bool
+	p.arms[0], p.arms[1], arms = strings.Cut(group[i+2:], minus)
+	return p, ok && arms
 }
 
 // measures says whether the pair's measure is the one of that name, of any scorer.

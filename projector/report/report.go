@@ -79,7 +79,7 @@ type Cell struct {
 	NotAvailable string `json:"not_available,omitzero"`
 }
 
-// Figure is a metric, or a group of one whose groups are no parts of one number.
+// Figure is a metric, or a group of one.
 type Figure struct {
 	Metric   string      `json:"metric"`
 	Group    string      `json:"group,omitzero"`
@@ -274,27 +274,16 @@ func (b *builder) values() (err error) {
 // coverageMetric caps every figure that rests on outcomes (C9).
 const coverageMetric = "claim_resolution_coverage"
 
-// figures are the rows of a metric: itself, or its groups where they are no parts of
-// one number.
+// figures are the rows of a metric: itself, and its groups if they are shown; the groups
+// alone where they are no parts of one number.
 func (b *builder) figures(name string) (out []Figure) {
 	m := b.catalogue[name]
-	groups := []string{""}
-	if m.Apart {
-		groups = nil
-		for _, from := range []map[string]*metric.Explanation{b.week, b.last, b.all} {
-			if from == nil {
-				continue
-			}
-			for _, g := range from[name].Groups {
-				if g.Name != "" && !slices.Contains(groups, g.Name) {
-					groups = append(groups, g.Name)
-				}
-			}
-		}
-		if len(groups) == 0 {
-			groups = []string{""}
-		}
-		slices.SortFunc(groups, compareGroups)
+	var groups []string
+	if m.Apart || slices.Contains(grouped, name) {
+		groups = b.groups(name)
+	}
+	if !m.Apart || len(groups) == 0 {
+		groups = slices.Insert(groups, 0, "")
 	}
 	for _, g := range groups {
 		f := Figure{
@@ -308,6 +297,22 @@ func (b *builder) figures(name string) (out []Figure) {
 		out = append(out, f)
 	}
 	return out
+}
+
+// groups are those that a metric has in any column.
+func (b *builder) groups(name string) (groups []string) {
+	for _, from := range []map[string]*metric.Explanation{b.week, b.last, b.all} {
+		if from == nil {
+			continue
+		}
+		for _, g := range from[name].Groups {
+			if !slices.Contains(groups, g.Name) {
+				groups = append(groups, g.Name)
+			}
+		}
+	}
+	slices.SortFunc(groups, compareGroups)
+	return groups
 }
 
 // compareGroups puts the comparisons that questions are bound to first, then those with

@@ -146,7 +146,7 @@ func TestPageKeepsToASheet(t *testing.T) {
 	if rows := bytes.Count(html, []byte("<tr>")); groups < 150 || rows < 100 || rows > 140 {
 		t.Errorf("%d comparisons, %d rows", groups, rows)
 	}
-	for _, want := range []string{"s/1 accuracy, validation: A2 − A1<", "other groups, "} {
+	for _, want := range []string{"· s/1 accuracy, validation: A2 − A1<", "other groups, "} {
 		if !bytes.Contains(html, []byte(want)) {
 			t.Errorf("%q is not on the page", want)
 		}
@@ -315,6 +315,7 @@ func TestQuestions(t *testing.T) {
 		{"wrong side", higher, "validation", -0.3, false, true, report.No, "wrong side"},
 		{"between", higher, "validation", 0.08, false, true, report.Inconclusive, "neither reaches"},
 		{"dev decides nothing", higher, "dev", 0.2, false, true, report.Inconclusive, "no data"},
+		{"dev that is called otherwise", higher, "dev", 0.2, false, true, report.Inconclusive, "no data"},
 		{"too late", higher, "validation", 0.2, true, true, report.Inconclusive, "after the first measurement"},
 		{"unregistered", func(*book) {}, "validation", 0.2, false, true, report.Inconclusive, "no effect was registered"},
 		{"other pair", func(b *book) { b.register("p", "accuracy", "higher", 0.08, "A0", "A2") }, "validation", 0.2, false, true, report.Inconclusive, "no effect was registered"},
@@ -332,7 +333,11 @@ func TestQuestions(t *testing.T) {
 			if !tt.late {
 				tt.register(b)
 			}
-			b.arms(tt.split, "A2", "A1", "accuracy", 12, around(tt.gain))
+			measure := "accuracy"
+			if tt.name == "dev that is called otherwise" {
+				measure = "accuracy, validation"
+			}
+			b.arms(tt.split, "A2", "A1", measure, 12, around(tt.gain))
 			if tt.late {
 				tt.register(b)
 			}

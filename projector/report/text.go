@@ -146,7 +146,7 @@ func (f *Figure) name() string {
 	if f.Group == "" {
 		return words(f.Metric)
 	}
-	return plain(f.Group)
+	return "· " + plain(f.Group)
 }
 
 // minute is a time of the report without seconds, which a week's bounds do not have.
