@@ -7,8 +7,8 @@
 //	         to it: by turns any record of a busy agent, and a usage.recorded that
 //	         takes the place of what a tool call said
 //
-// Each is asked of the score, and of every metric of the catalogue, one after the
-// other; the slowest metrics follow by name. Before, it says how long the fold took and how long
+// Each is asked of the score, of every metric of the catalogue, one after the other,
+// and of a week's report; the slowest metrics follow by name. Before, it says how long the fold took and how long
 // the first keeping, which a projector does in the background once it has caught up;
 // and how long a keeping takes after one record.
 package main
@@ -37,6 +37,7 @@ import (
 	"assay/projector"
 	"assay/projector/ledgertest"
 	"assay/projector/metric"
+	"assay/projector/report"
 	"assay/projector/view"
 )
 
@@ -45,6 +46,9 @@ const slowest = 5
 
 // target is how long an answer may take, in milliseconds (C9: a score from views).
 const target = 200
+
+// reportTarget is the same for a week's report.
+const reportTarget = 2000
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -113,7 +117,7 @@ type world struct {
 }
 
 func (w *world) measure(report *Report, rounds int) error {
-	w.ledger.Mix(w.rng, report.Records)
+	w.live(report.Records)
 	var fold, keep []float64
 	steps := []struct {
 		took *[]float64
@@ -146,7 +150,7 @@ func (w *world) measure(report *Report, rounds int) error {
 		for _, q := range []struct {
 			name string
 			fn   func() error
-		}{{"score", w.score}, {"metrics", w.metrics}} {
+		}{{"score", w.score}, {"metrics", w.metrics}, {"report", w.report}} {
 			err = errors.Join(err, w.opened(func() error {
 				if err := errors.Join(ask(q.name+", first", q.fn), ask(q.name+", warm", q.fn)); err != nil {
 					return err
@@ -169,10 +173,15 @@ func (w *world) measure(report *Report, rounds int) error {
 	}
 	base := rowOf("bare scan", answers["bare scan"], 0, 0)
 	report.Rows = append(report.Rows, rowOf("fold", fold, base.Median, 0), rowOf("first keeping", keep, base.Median, 0), base)
-	for _, name := range []string{"score, first", "score, warm", "score, changed", "metrics, first", "metrics, warm", "metrics, changed", "keeping"} {
-		limit := float64(0) // nobody asks for all metrics at once
-		if strings.HasPrefix(name, "score") {
+	for _, name := range []string{
+		"score, first", "score, warm", "score, changed", "metrics, first", "metrics, warm", "metrics, changed", "report, first", "report, warm", "report, changed", "keeping",
+	} {
+		limit := float64(0) // a page takes its time
+		switch {
+		case strings.HasPrefix(name, "score"):
 			limit = target
+		case strings.HasPrefix(name, "report"):
+			limit = reportTarget
 		}
 		report.Rows = append(report.Rows, rowOf(name, answers[name], base.Median, limit))
 	}
@@ -183,6 +192,18 @@ func (w *world) measure(report *Report, rounds int) error {
 	slices.SortFunc(each, func(a, b Row) int { return cmp.Compare(b.Median, a.Median) })
 	report.Rows = append(report.Rows, each[:slowest]...)
 	return nil
+}
+
+// weeks are how many of them the ledger closes.
+const weeks = 13
+
+// live fills the ledger, and closes weeks.
+func (w *world) live(records int) {
+	for i := range weeks {
+		w.ledger.Mix(w.rng, records/weeks)
+		now := events.FormatTime(w.ledger.Now())
+		w.ledger.Put("logger/main", "system", &events.WeekClosed{Week: fmt.Sprintf("2026-W%02d", 40+i), Zone: "UTC", Start: now, End: now})
+	}
 }
 
 // noKeeping keeps what is kept where it stands, and has the runner write down what changes.
@@ -283,6 +304,16 @@ func (w *world) metrics() error {
 			}
 		}
 		return nil
+	})
+}
+
+func (w *world) report() error {
+	return w.state(func(s *projector.State) error {
+		r, err := report.Build(s, report.Config{})
+		if err == nil {
+			_, err = r.HTML()
+		}
+		return err
 	})
 }
 

@@ -24,13 +24,13 @@ func TestRows(t *testing.T) {
 	}
 	for _, name := range []string{
 		"fold", "first keeping", "bare scan", "score, first", "score, warm", "score, changed",
-		"metrics, first", "metrics, warm", "metrics, changed", "keeping",
+		"metrics, first", "metrics, warm", "metrics, changed", "report, first", "report, warm", "report, changed", "keeping",
 	} {
 		if row, ok := rows[name]; !ok || row.Max <= 0 {
 			t.Errorf("%s: %+v", name, row)
 		}
 	}
-	if len(r.Rows) != 10+slowest || r.ViewsMiB <= 0 || r.KeptMiB <= 0 {
+	if len(r.Rows) != 13+slowest || r.ViewsMiB <= 0 || r.KeptMiB <= 0 {
 		t.Errorf("%d rows, %.3f MiB of views, %.3f MiB kept", len(r.Rows), r.ViewsMiB, r.KeptMiB)
 	}
 }

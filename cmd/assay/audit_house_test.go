@@ -14,21 +14,30 @@ import (
 	"assay/ledger/logger"
 )
 
-// pastClock is the host's clock some time ago.
-type pastClock struct {
+// otherClock is the host's clock at another time.
+type otherClock struct {
 	logger.Clock
-	ago time.Duration
+	off time.Duration
 }
 
-func (c pastClock) Wall() time.Time { return c.Clock.Wall().Add(-c.ago) }
+func (c otherClock) Wall() time.Time { return c.Clock.Wall().Add(c.off) }
 
-// TestAuditSampleIsPublished: in a house that has closed a week the sample goes into
-// the ledger once, whoever asks for it again gets the first receipt, and what is
-// published holds.
-func TestAuditSampleIsPublished(t *testing.T) {
-	c := command{t, filepath.Join(t.TempDir(), "ledger")}
-	clock := pastClock{logger.SystemClock(), 14 * 24 * time.Hour}
-	if _, err := node.Init(t.Context(), node.InitConfig{Dir: node.Dir(c.dir), OfflineDir: t.TempDir(), Clock: clock, Software: "test", Log: zerolog.Nop()}); err != nil {
+func clockAt(at time.Time) logger.Clock {
+	c := logger.SystemClock()
+	return otherClock{c, at.Sub(c.Wall())}
+}
+
+// fortnight is how long closedWeek stands still.
+const fortnight = 14 * 24 * time.Hour
+
+// closedWeek is a house in which three useful claims were made at a time, whose week
+// was closed when it started again a fortnight later; zone "" is UTC. Before the week
+// is over, fn is called. The house runs until stop.
+func closedWeek(t *testing.T, zone string, at time.Time, fn func(c command)) (c command, stop func()) {
+	t.Helper()
+	c = command{t, filepath.Join(t.TempDir(), "ledger")}
+	clock := clockAt(at)
+	if _, err := node.Init(t.Context(), node.InitConfig{Dir: node.Dir(c.dir), OfflineDir: t.TempDir(), WeekZone: zone, Clock: clock, Software: "test", Log: zerolog.Nop()}); err != nil {
 		t.Fatal(err)
 	}
 	up := func(clock logger.Clock) (stop func()) {
@@ -42,14 +51,22 @@ func TestAuditSampleIsPublished(t *testing.T) {
 			}
 		}
 	}
-	stop := up(clock)
+	stop = up(clock)
 	for i := range 3 {
 		c.must(0, fmt.Sprintf(`{"type":"claim.recorded","data":{"context":{},"claim_id":"claim-%d","status":"asserted","proposition":{"variable":"v","value":"x"}}}`, i), "emit")
 		c.must(0, fmt.Sprintf(`{"type":"fix.rechecked","data":{"context":{},"claim_id":"claim-%d","result":"confirmed","source":"instrument","direct":true}}`, i), "emit", "--as", "operator/main")
 	}
+	fn(c)
 	stop()
+	return c, up(clockAt(at.Add(fortnight)))
+}
 
-	defer up(nil)()
+// TestAuditSampleIsPublished: in a house that has closed a week the sample goes into
+// the ledger once, whoever asks for it again gets the first receipt, and what is
+// published holds.
+func TestAuditSampleIsPublished(t *testing.T) {
+	c, stop := closedWeek(t, "", time.Now().Add(-fortnight), func(command) {})
+	defer stop()
 	deadline := time.Now().Add(30 * time.Second)
 	sample := func(args ...string) (r sampleResult) {
 		t.Helper()

@@ -101,17 +101,7 @@ func (c *blobListCmd) Run(a *app) error {
 // listBlobs asks the running service, or opens the views; where no projector
 // ever ran, the store alone answers.
 func (a *app) listBlobs() (list node.BlobList, err error) {
-	if err := a.dir.Check(); err != nil {
-		return list, err
-	}
-	err = node.Ask(a.ctx, a.dir.Socket(), "GET", "/blobs", nil, &list)
-	if !isNotServed(err) {
-		return list, err
-	}
-	err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-		list, err = node.ListBlobs(a.dir, s)
-		return err
-	})
+	list, err = ofViews(a, "/blobs", nil, func(s *projector.State) (node.BlobList, error) { return node.ListBlobs(a.dir, s) })
 	if errors.Is(err, node.ErrNoViews) {
 		list, err = node.ListBlobs(a.dir, nil)
 	}

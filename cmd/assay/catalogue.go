@@ -1,20 +1,24 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
 
+	"assay/cmd/internal/node"
 	"assay/ledger"
+	"assay/projector"
 	"assay/projector/metric"
 )
 
 type metricsCmd struct {
 	Name      string   `arg:"" optional:"" help:"Show this metric alone, in full."`
+	Values    bool     `help:"Show what metrics come to instead: value, interval, numerator and denominator, and why there is none."`
 	SQL       bool     `name:"sql" help:"Print the metric as a script for an export of the whole ledger as SQLite, written apart from what explain runs."`
-	Week      string   `help:"With --sql: count what is of this closed ISO week. Default: all of the ledger." placeholder:"WEEK"`
-	Namespace string   `help:"With --sql: namespace to count in." default:"production"`
-	Repair    []string `help:"With --sql: name of a tool of class repair. May be repeated." placeholder:"TOOL"`
+	Week      string   `help:"With --values or --sql: of this closed ISO week, such as 2026-W48. Default: all of the ledger." placeholder:"WEEK"`
+	Namespace string   `help:"With --values or --sql: namespace to count in." default:"production"`
+	Repair    []string `help:"With --values or --sql: name of a tool of class repair. May be repeated." placeholder:"TOOL"`
 }
 
 // catalogue is what metrics prints as JSON.
@@ -24,8 +28,19 @@ type catalogue struct {
 }
 
 func (c *metricsCmd) Run(a *app) error {
-	if c.SQL {
+	switch {
+	case c.SQL && c.Values:
+		return usageError("--sql and --values are two different things to print")
+	case !c.SQL && !c.Values && (c.Week != "" || len(c.Repair) > 0):
+		return usageError("--week and --repair are of --values and --sql")
+	case c.Week != "" && !weekPattern.MatchString(c.Week):
+		return usageError("%q is no ISO week, such as 2026-W48", c.Week)
+	case !ledger.IsNamespace(c.Namespace):
+		return usageError("%q is no namespace", c.Namespace)
+	case c.SQL:
 		return c.script(a)
+	case c.Values:
+		return c.values(a)
 	}
 	if c.Name == "" {
 		all := metric.Catalogue()
@@ -52,13 +67,8 @@ type metricScript struct {
 }
 
 func (c *metricsCmd) script(a *app) error {
-	switch {
-	case c.Name == "":
+	if c.Name == "" {
 		return usageError("--sql is of one metric: name it")
-	case c.Week != "" && !weekPattern.MatchString(c.Week):
-		return usageError("%q is no ISO week, such as 2026-W48", c.Week)
-	case !ledger.IsNamespace(c.Namespace):
-		return usageError("%q is no namespace", c.Namespace)
 	}
 	s, err := metric.SQL(c.Name, c.Namespace, metric.Options{Week: c.Week, Repair: c.Repair})
 	if err != nil {
@@ -66,6 +76,38 @@ func (c *metricsCmd) script(a *app) error {
 	}
 	out := metricScript{metric.CatalogueVersion, c.Name, s.String()}
 	return a.print(out, func(w io.Writer) { _, _ = io.WriteString(w, out.SQL) })
+}
+
+// values shows what metrics come to.
+func (c *metricsCmd) values(a *app) error {
+	q := node.ValuesQuery{Namespace: c.Namespace, Options: metric.Options{Week: c.Week, Repair: c.Repair}}
+	if c.Name != "" {
+		if _, err := metric.Find(c.Name); err != nil {
+			return noMetric(err)
+		}
+		q.Metrics = []string{c.Name}
+	}
+	out, err := ofViews(a, "/values", q.Values(), func(s *projector.State) (*node.MetricValues, error) { return node.Values(s, q) })
+	if errors.Is(err, node.ErrNoWeek) || errors.Is(err, node.ErrNotFound) {
+		return notCompared(err)
+	}
+	if err != nil {
+		return err
+	}
+	return a.print(out, func(w io.Writer) {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, e := range out.Values {
+			value := numberText(e.Number)
+			if e.Why != "" {
+				value += "; " + e.Why
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\n", e.Metric, e.Unit, visible(value))
+			for _, g := range e.Groups {
+				fmt.Fprintf(t, "  %s\t\t%s\n", visible(g.Name), visible(numberText(g.Number)))
+			}
+		}
+		t.Flush()
+	})
 }
 
 func noMetric(err error) error {

@@ -54,9 +54,10 @@ func (c *explainCmd) Run(a *app) error {
 		return usageError("--limit is %d, want 0 to %d", c.Limit, node.MaxExplained)
 	}
 	var out explained
-	out.Explained, err = a.explain(node.ExplainQuery{
+	q := node.ExplainQuery{
 		Metric: c.Metric, Namespace: c.Namespace, Options: metric.Options{Week: c.Week, Repair: c.Repair}, Limit: c.Limit,
-	})
+	}
+	out.Explained, err = ofViews(a, "/explain", q.Values(), func(s *projector.State) (node.Explained, error) { return node.Explain(s, q) })
 	if errors.Is(err, node.ErrNoWeek) || errors.Is(err, node.ErrNotFound) {
 		return notCompared(err)
 	}
@@ -78,21 +79,6 @@ func (c *explainCmd) Run(a *app) error {
 		return &exitError{code: exitNotCompare}
 	}
 	return nil
-}
-
-// explain asks the running projector, or reads the views when none runs.
-func (a *app) explain(q node.ExplainQuery) (out node.Explained, err error) {
-	if err := a.dir.Check(); err != nil {
-		return out, err
-	}
-	err = node.Ask(a.ctx, a.dir.Socket(), "GET", "/explain", q.Values(), &out)
-	if isNotServed(err) {
-		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			out, err = node.Explain(s, q)
-			return err
-		})
-	}
-	return out, err
 }
 
 // prove writes the proof of each record once.

@@ -50,16 +50,6 @@ func (c *listCmd) Run(a *app) error {
 }
 
 // list asks the running projector, or reads the views when none runs.
-func (a *app) list(q node.ListQuery) (out node.Listed, err error) {
-	if err := a.dir.Check(); err != nil {
-		return out, err
-	}
-	err = node.Ask(a.ctx, a.dir.Socket(), "GET", "/list", q.Values(), &out)
-	if isNotServed(err) {
-		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			out, err = node.List(a.dir, s, q)
-			return err
-		})
-	}
-	return out, err
+func (a *app) list(q node.ListQuery) (node.Listed, error) {
+	return ofViews(a, "/list", q.Values(), func(s *projector.State) (node.Listed, error) { return node.List(a.dir, s, q) })
 }

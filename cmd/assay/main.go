@@ -87,6 +87,7 @@ type cli struct {
 	Score       scoreCmd       `cmd:"" help:"Compute the metrics, with their denominators."`
 	Metrics     metricsCmd     `cmd:"" help:"List the catalogue of metrics: what each asks, counts, leaves out and does with what is unknown."`
 	Explain     explainCmd     `cmd:"" help:"Compute a metric and show the records behind it, with a proof of each on request."`
+	Report      reportCmd      `cmd:"" help:"Write what a closed week comes to, as one page, Markdown and JSON."`
 	Criterion   criterionCmd   `cmd:"" help:"Check a prediction's criterion, or try it on telemetry."`
 	Audit       auditCmd       `cmd:"" help:"Draw the week's cases that people label, label them, and say what the raters make of them."`
 	Watch       watchCmd       `cmd:"" help:"Watch the store of an agent's memory, and tell of what changes underneath her."`

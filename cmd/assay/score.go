@@ -53,17 +53,9 @@ func (c *scoreCmd) Run(a *app) error {
 
 // live scores the views as they stand.
 func (c *scoreCmd) live(a *app) error {
-	if err := a.dir.Check(); err != nil {
-		return err
-	}
-	score := &metric.Score{}
-	err := node.Ask(a.ctx, a.dir.Socket(), "GET", "/score", url.Values{"namespace": {c.Namespace}}, score)
-	if isNotServed(err) {
-		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			score, err = metric.Compute(s, c.Namespace)
-			return err
-		})
-	}
+	score, err := ofViews(a, "/score", url.Values{"namespace": {c.Namespace}}, func(s *projector.State) (*metric.Score, error) {
+		return metric.Compute(s, c.Namespace)
+	})
 	if err != nil {
 		return err
 	}

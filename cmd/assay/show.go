@@ -45,33 +45,16 @@ func (c *showCmd) Run(a *app) error {
 }
 
 // find looks an id up in the views, of the service that runs or on disk.
-func (a *app) find(ref string) (found view.Found, err error) {
-	if err := a.dir.Check(); err != nil {
-		return found, err
-	}
-	err = node.Ask(a.ctx, a.dir.Socket(), "GET", "/show", url.Values{"ref": {ref}}, &found)
-	if isNotServed(err) {
-		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			found, err = node.Show(s, ref)
-			return err
-		})
-	}
-	return found, err
+func (a *app) find(ref string) (view.Found, error) {
+	return ofViews(a, "/show", url.Values{"ref": {ref}}, func(s *projector.State) (view.Found, error) { return node.Show(s, ref) })
 }
 
 // shadow shows a claim as it stood before its outcome was known.
 func (c *showCmd) shadow(a *app) error {
-	if err := a.dir.Check(); err != nil {
-		return err
-	}
-	sc := &view.ShadowCase{}
-	err := node.Ask(a.ctx, a.dir.Socket(), "GET", "/shadow", url.Values{"claim": {c.Claim}, "namespace": {c.Namespace}}, sc)
-	if isNotServed(err) {
-		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			sc, err = node.ShowShadow(s, c.Namespace, c.Claim)
-			return err
-		})
-	}
+	query := url.Values{"claim": {c.Claim}, "namespace": {c.Namespace}}
+	sc, err := ofViews(a, "/shadow", query, func(s *projector.State) (*view.ShadowCase, error) {
+		return node.ShowShadow(s, c.Namespace, c.Claim)
+	})
 	if err != nil {
 		return err
 	}

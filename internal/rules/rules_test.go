@@ -35,6 +35,7 @@ var rooms = map[string][]string{
 	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal", "internal/stats"},
 	"projector/audit":     {"projector", "projector/view", "projector/metric", "events", "ledger", "internal/stats"},
 	"projector/ui":        {"projector/metric", "projector/view", "events", "ledger", "internal"},
+	"projector/report":    {"projector", "projector/metric", "projector/view", "events", "ledger", "internal"},
 	"projector/table":     {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
 	"resolver/criterion":  {"ledger", "schema", "internal/stats"},

@@ -7,7 +7,7 @@ import (
 )
 
 // CatalogueVersion changes whenever a metric of the same views would change.
-const CatalogueVersion = 3
+const CatalogueVersion = 4
 
 // Kind says what a metric is for.
 type Kind string
@@ -102,7 +102,7 @@ const (
 // counts, what was imported is no live behaviour, and no denominator depends on what
 // the agent's router did.
 func Catalogue() []Metric {
-	rows := [][]Metric{opportunityMetrics, labelMetrics, claimMetrics, predictionMetrics, experimentMetrics, beliefMetrics, findingMetrics, usageMetrics, runMetrics, graphMetrics, armMetrics}
+	rows := [][]Metric{opportunityMetrics, labelMetrics, claimMetrics, predictionMetrics, calibrationMetrics, experimentMetrics, beliefMetrics, findingMetrics, usageMetrics, runMetrics, graphMetrics, armMetrics}
 	var all []Metric
 	for _, part := range rows {
 		for _, m := range part {

@@ -109,6 +109,10 @@ var errEnough = errors.New("enough records")
 // must stand at one record, else projector.ErrUneven. A namespace of "" is
 // DefaultNamespace.
 func Explain(s *projector.State, name, namespace string, o Options, fn func(Record) error) (*Explanation, error) {
+	return explain(s, name, namespace, o, fn, &shared{})
+}
+
+func explain(s *projector.State, name, namespace string, o Options, fn func(Record) error, common *shared) (*Explanation, error) {
 	m, err := Find(name)
 	if err != nil {
 		return nil, err
@@ -118,11 +122,30 @@ func Explain(s *projector.State, name, namespace string, o Options, fn func(Reco
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	out := &Explanation{V: CatalogueVersion, Metric: m.Name, Namespace: r.namespace, Week: o.Week, Unit: m.Unit, Options: o}
-	p := &pass{reading: r, options: o, fn: fn}
+	p := &pass{reading: r, options: o, fn: fn, common: common}
 	if err := p.explain(m, out); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return out, nil
+}
+
+// shared is what metrics that are computed together, in one namespace and week, need
+// to find out once.
+type shared struct {
+	labels *[]*labelled
+	caveat *string
+}
+
+// ofDetector is what to keep in mind with whatever rests on the detector.
+func (s *shared) ofDetector(p *pass) (string, error) {
+	if s.caveat == nil {
+		why, err := p.caveat()
+		if err != nil {
+			return "", err
+		}
+		s.caveat = &why
+	}
+	return *s.caveat, nil
 }
 
 func (p *pass) explain(m *Metric, out *Explanation) error {
@@ -135,7 +158,7 @@ func (p *pass) explain(m *Metric, out *Explanation) error {
 		total, err = p.total(m)
 	}
 	if err == nil && m.Detected {
-		p.why, err = p.caveat()
+		p.why, err = p.common.ofDetector(p)
 	}
 	if err == nil && m.OfCauses {
 		p.withheld, err = p.mixed()

@@ -157,7 +157,7 @@ type byHand struct {
 }
 
 var allByHand = slices.Concat(
-	opportunityByHand, labelByHand, claimByHand, predictionByHand, experimentByHand, beliefByHand, findingByHand, usageByHand, runByHand, armByHand, graphByHand,
+	opportunityByHand, labelByHand, claimByHand, predictionByHand, calibrationByHand, experimentByHand, beliefByHand, findingByHand, usageByHand, runByHand, armByHand, graphByHand,
 )
 
 func sha(n int) string { return fmt.Sprintf("%064x", n) }

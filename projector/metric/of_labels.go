@@ -165,6 +165,22 @@ type labelled struct{ *view.LabelledCase }
 // kinds and ids. Of several rubrics the one whose first label came last counts. A
 // label that was imported is none.
 func (p *pass) labelled(fn func(*labelled) error) error {
+	if p.common.labels == nil {
+		var all []*labelled
+		if err := p.readLabels(func(c *labelled) error { all = append(all, c); return nil }); err != nil {
+			return err
+		}
+		p.common.labels = &all
+	}
+	for _, c := range *p.common.labels {
+		if err := fn(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pass) readLabels(fn func(*labelled) error) error {
 	var last *view.LabelledCase
 	done := func() error {
 		if last == nil {

@@ -188,6 +188,9 @@ func tenth(p float64) string {
 }
 
 func (p *pass) calibrationError() error {
+	if p.fn == nil {
+		return p.distances()
+	}
 	type miss struct {
 		item
 		by int64
@@ -204,7 +207,7 @@ func (p *pass) calibrationError() error {
 		it.group, it.ref = tenth(v.P), decision(v).ref
 		imported, err := p.isImported(it.seq)
 		if err == nil && !imported {
-			m := miss{it, int64(math.Round((v.P - outcome(v)) * perProbability))}
+			m := miss{it, int64(math.Round(v.P*perProbability)) - int64(outcome(v))*perProbability}
 			misses, sums[it.group] = append(misses, m), sums[it.group]+m.by
 		}
 		return err

@@ -23,7 +23,8 @@ type pass struct {
 	fn       func(Record) error
 	sums     sums
 	why      string
-	withheld string                    // why there is to be no value, whatever the records come to; else empty
+	withheld string // why there is to be no value, whatever the records come to; else empty
+	common   *shared
 	bounds   map[string]stats.Interval // of groups, where an interval needs more than their sums
 }
 

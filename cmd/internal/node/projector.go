@@ -17,6 +17,7 @@ import (
 	"assay/ledger/stream"
 	"assay/projector"
 	"assay/projector/metric"
+	"assay/projector/report"
 	"assay/projector/view"
 )
 
@@ -197,6 +198,8 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		}
 		return Explain(s, q)
 	})
+	views("GET /values", func(s *projector.State, v url.Values) (any, error) { return Values(s, valuesQuery(v)) })
+	views("GET /report", func(s *projector.State, v url.Values) (any, error) { return report.Build(s, reportQuery(v)) })
 	views("GET /show", func(s *projector.State, v url.Values) (any, error) { return Show(s, v.Get("ref")) })
 	views("GET /shadow", func(s *projector.State, v url.Values) (any, error) {
 		return ShowShadow(s, v.Get("namespace"), v.Get("claim"))

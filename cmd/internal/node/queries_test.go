@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"assay/projector/metric"
+	"assay/projector/report"
 	"assay/projector/view"
 )
 
@@ -20,6 +21,8 @@ import (
 func TestQueries(t *testing.T) {
 	list := ListQuery{Kind: "graph", Namespace: "lab", Limit: MaxListed, Graph: view.GraphQuery{At: 7, Cause: "a", Effect: "b & c"}}
 	explain := ExplainQuery{Metric: "m", Namespace: "lab", Options: metric.Options{Week: "2026-W40", Repair: []string{"x", "y"}}, Limit: MaxExplained}
+	values := ValuesQuery{Metrics: []string{"m", "n"}, Namespace: "lab", Options: metric.Options{Week: "2026-W40", Repair: []string{"x"}}}
+	week := report.Config{Namespace: "lab", Week: "2026-W40", Repair: []string{"x", "y"}}
 	prune := PruneQuery{Keep: 1, DryRun: true}
 	for _, q := range []struct {
 		name string
@@ -36,6 +39,8 @@ func TestQueries(t *testing.T) {
 			"explain", explain, explain.Values(), func(v url.Values) (any, error) { return explainQuery(v) },
 			map[string][]string{"limit": {"", "-1", "100001", "all"}},
 		},
+		{"values", values, values.Values(), func(v url.Values) (any, error) { return valuesQuery(v), nil }, nil},
+		{"report", week, ReportValues(week), func(v url.Values) (any, error) { return reportQuery(v), nil }, nil},
 		{
 			"prune", prune, prune.Values(), func(v url.Values) (any, error) { return pruneQuery(v) },
 			map[string][]string{"keep": {"", "0", "-1", "all"}, "dry_run": {"", "yes", "truth"}},
@@ -64,7 +69,7 @@ func TestStatusOfErrors(t *testing.T) {
 	mux := http.NewServeMux()
 	for path, err := range map[string]error{
 		"bad": badRequest{errors.New("limit")}, "kind": fmt.Errorf("list: %w", view.ErrKind), "metric": fmt.Errorf("explain: %w", metric.ErrNoMetric),
-		"none": fmt.Errorf("%w: x", ErrNotFound), "week": ErrNoWeek, "broken": errors.New("disk"),
+		"none": fmt.Errorf("%w: x", ErrNotFound), "week": ErrNoWeek, "calendar": fmt.Errorf("report: %w", report.ErrWeek), "broken": errors.New("disk"),
 	} {
 		handle(mux, "GET /"+path, func(*http.Request) (any, error) { return nil, err })
 	}
@@ -74,7 +79,7 @@ func TestStatusOfErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for what, want := range map[string]int{"bad": 400, "kind": 400, "metric": 400, "none": 404, "week": 404, "broken": 500} {
+	for what, want := range map[string]int{"bad": 400, "kind": 400, "metric": 400, "none": 404, "week": 404, "calendar": 400, "broken": 500} {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest("GET", "/"+what, nil))
 		if w.Code != want {

@@ -19,6 +19,7 @@ import (
 
 	"assay/internal/durable"
 	"assay/projector/metric"
+	"assay/projector/report"
 	"assay/projector/view"
 )
 
@@ -110,7 +111,7 @@ func handle(mux *http.ServeMux, pattern string, fn func(*http.Request) (any, err
 func statusOf(err error) int {
 	var bad badRequest
 	switch {
-	case errors.As(err, &bad), errors.Is(err, view.ErrKind), errors.Is(err, metric.ErrNoMetric):
+	case errors.As(err, &bad), errors.Is(err, view.ErrKind), errors.Is(err, metric.ErrNoMetric), errors.Is(err, report.ErrWeek):
 		return http.StatusBadRequest
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrNoWeek):
 		return http.StatusNotFound

@@ -1,0 +1,52 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/url"
+	"time"
+
+	"assay/ledger/logger"
+	"assay/projector/report"
+)
+
+// reportQuery reads what ReportValues wrote.
+func reportQuery(v url.Values) report.Config {
+	return report.Config{Namespace: v.Get("namespace"), Week: v.Get("week"), Repair: v["repair"]}
+}
+
+// ReportValues is the query of a report as the service takes it.
+func ReportValues(c report.Config) url.Values {
+	return url.Values{"namespace": {c.Namespace}, "week": {c.Week}, "repair": c.Repair}
+}
+
+// signedWithin is how long SignReport waits for a checkpoint: views are at most a
+// second ahead of it while the logger runs.
+const signedWithin = 3 * time.Second
+
+// SignReport notes the latest checkpoint with a report, and waits a little for one that
+// covers every record behind it.
+func SignReport(ctx context.Context, dir Dir, r *report.Report) error {
+	ctx, stop := context.WithTimeout(ctx, signedWithin)
+	defer stop()
+	for {
+		signed, err := logger.ReadCheckpoints(dir.Logger())
+		if len(signed) == 0 {
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
+			r.Sign(nil)
+			return err
+		}
+		r.Sign(&signed[0]) // broken files beside it are for verify to tell
+		if r.Checkpoint.Covers {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
