@@ -1,0 +1,311 @@
+// Package set makes sets of cases from a seed, writes and reads them, and checks the
+// generator: its oracle by hand cases and by an independent simulation, its
+// identification by adjustment and witnesses, its cases by audits for shortcuts.
+//
+//	public/cases.jsonl       what agents get, a record a line
+//	public/blobs/<sha256>    their evidence
+//	private/oracles.jsonl    what is true of them, each with its salt
+//	private/seed             what all of it follows from
+//	manifest.json            what the set is, and hashes that commit to each case
+//
+// public/ may be anybody's; private/ is its owner's alone (0700, files 0600).
+package set
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+
+	"assay/bench/causal/item"
+	"assay/bench/causal/record"
+	"assay/bench/causal/world"
+)
+
+// BenchVersion is the version of the generator: the same seed and version give the
+// same bytes.
+const BenchVersion = "0.1.0"
+
+// The splits.
+const (
+	Dev  = "dev"
+	Val  = "val"
+	Test = "test" // has the structures that the others do not
+)
+
+// Config says what to make.
+type Config struct {
+	Seed   world.Seed
+	Split  string
+	Worlds int
+	// Topics are the families to make, all where it is empty.
+	Topics []string
+	// BaseOnly leaves out the variants under other names, words and tools.
+	BaseOnly bool
+	// Progress is told how many worlds are made. It may be nil.
+	Progress func(done, total int64)
+}
+
+// Set is a set of cases.
+type Set struct {
+	Cases   []Case
+	Blobs   map[string][]byte // by the hex SHA-256 of the bytes
+	Dropped map[string]int    // items that were left out, by reason
+	// Gaps are |P(y|do x) - P(y|x)| of the confounded items, those left out included.
+	Gaps   []float64
+	Worlds int
+	Split  string
+}
+
+// Case is a case with all that is true of it.
+type Case struct {
+	Public     record.PublicCase
+	PublicLine []byte
+	Oracle     record.PrivateOracle
+	OracleLine []byte // the oracle's bytes, without the salt
+	Salt       [32]byte
+}
+
+// Topics lists the families.
+func Topics() []string {
+	var out []string
+	for _, f := range item.Families {
+		out = append(out, f.Topic)
+	}
+	return out
+}
+
+// Generate makes a set. Worlds are made side by side, and stand in the order of their
+// numbers.
+func Generate(ctx context.Context, cfg Config) (*Set, error) {
+	families := item.Families
+	if len(cfg.Topics) > 0 {
+		families = slices.DeleteFunc(slices.Clone(families), func(f item.Family) bool { return !slices.Contains(cfg.Topics, f.Topic) })
+	}
+	if len(families) == 0 {
+		return nil, fmt.Errorf("no such topic: want some of %v", Topics())
+	}
+	worlds := make([]*unit, cfg.Worlds)
+	var mu sync.Mutex
+	next, done := 0, 0
+	take := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		if next == cfg.Worlds || ctx.Err() != nil {
+			return -1
+		}
+		next++
+		return next - 1
+	}
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := take(); i >= 0; i = take() {
+				worlds[i] = newUnit(cfg, i, families[i%len(families)])
+				mu.Lock()
+				if done++; cfg.Progress != nil {
+					cfg.Progress(int64(done), int64(cfg.Worlds))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s := &Set{Blobs: map[string][]byte{}, Dropped: map[string]int{}, Worlds: cfg.Worlds, Split: cfg.Split}
+	for _, u := range worlds {
+		s.Cases = append(s.Cases, u.cases...)
+		s.Gaps = append(s.Gaps, u.gaps...)
+		for name, b := range u.blobs {
+			s.Blobs[name] = b
+		}
+		for reason, n := range u.dropped {
+			s.Dropped[reason] += n
+		}
+	}
+	return s, nil
+}
+
+// unit is one world with its twins and variants.
+type unit struct {
+	seed    world.Seed
+	id      string
+	family  item.Family
+	final   bool
+	cases   []Case
+	blobs   map[string][]byte
+	dropped map[string]int
+	gaps    []float64
+}
+
+// The variants of a case. Those of one world are no independent cases.
+const (
+	base        = "base"
+	otherSkin   = "skin"
+	renamed     = "renamed"
+	paraphrased = "paraphrased"
+	tools       = "tools"
+)
+
+func newUnit(cfg Config, i int, family item.Family) *unit {
+	u := &unit{seed: cfg.Seed.Derive(fmt.Sprintf("%s world %d", cfg.Split, i)), family: family, final: cfg.Split == Test,
+		blobs: map[string][]byte{}, dropped: map[string]int{}}
+	u.id = u.opaque("world")
+	skin := world.Pick(u.seed.Derive("skin").Rand(), world.Skins[:len(world.Skins)-1])
+	nonsense, _ := world.SkinNamed(world.Nonsense)
+	items := family.Make(item.NewFrame(u.seed, u.seed.Derive(base), skin, u.final, false))
+	keep := u.keep(items)
+	u.add(items, keep, base, skin.Name)
+	if cfg.BaseOnly {
+		return u
+	}
+	// Each item under names that nothing is known about; one of them in the other ways.
+	u.add(family.Make(item.NewFrame(u.seed, u.seed.Derive(otherSkin), nonsense, u.final, false)), keep, otherSkin, nonsense.Name)
+	single := map[string]bool{}
+	for _, it := range items {
+		if keep[it.Key] && it.Case.Stage == 1 {
+			single[it.Key] = true
+			break
+		}
+	}
+	u.add(family.Make(item.NewFrame(u.seed, u.seed.Derive(renamed), skin, u.final, false)), single, renamed, skin.Name)
+	u.add(family.Make(item.NewFrame(u.seed, u.seed.Derive(base), skin, u.final, true)), single, paraphrased, skin.Name)
+	u.add(family.Make(item.NewFrame(u.seed, u.seed.Derive(base), skin, u.final, false)), single, tools, skin.Name)
+	return u
+}
+
+// opaque is an identifier that tells nothing.
+func (u *unit) opaque(of string) string {
+	id := u.seed.Derive("id " + of)
+	return hex.EncodeToString(id[:12])
+}
+
+// keep says which items are cases, and counts the others: an item whose twin is none,
+// or whose episode lacks a stage, is none either.
+func (u *unit) keep(items []*item.Item) map[string]bool {
+	keep := map[string]bool{}
+	broken := map[string]string{}
+	for _, it := range items {
+		if wrong, ok := it.Oracle.Wrong["rung1"]; ok && it.Case.Rung == "intervention" {
+			u.gaps = append(u.gaps, math.Abs(wrong-*it.Oracle.Value))
+		}
+		reason, ok := it.Check()
+		keep[it.Key] = ok
+		if ok {
+			continue
+		}
+		u.dropped[reason]++
+		if it.Pair != "" {
+			broken["pair "+it.Pair] = "twin_dropped"
+		}
+		if it.Episode != "" {
+			broken["episode "+it.Episode] = "stage_dropped"
+		}
+	}
+	for again := true; again; {
+		again = false
+		for _, it := range items {
+			reason := broken["pair "+it.Pair]
+			if reason == "" {
+				reason = broken["episode "+it.Episode]
+			}
+			if reason == "" || !keep[it.Key] {
+				continue
+			}
+			keep[it.Key], again = false, true
+			u.dropped[reason]++
+			if it.Pair != "" {
+				broken["pair "+it.Pair] = "twin_dropped"
+			}
+			if it.Episode != "" {
+				broken["episode "+it.Episode] = "stage_dropped"
+			}
+		}
+	}
+	return keep
+}
+
+// add makes cases of the items that are kept.
+func (u *unit) add(items []*item.Item, keep map[string]bool, variant, skin string) {
+	for _, it := range items {
+		if !keep[it.Key] {
+			continue
+		}
+		c := Case{Public: it.Case, Oracle: it.Oracle}
+		id := u.opaque(variant + " " + it.Key)
+		p, o := &c.Public, &c.Oracle
+		p.V, p.CaseID, p.WorldID, p.BenchVersion, p.Skin = record.Version, id, u.id, BenchVersion, skin
+		episode := it.Episode
+		if episode == "" {
+			episode = it.Key
+		}
+		p.EpisodeID = u.opaque(variant + " episode " + episode)
+		o.V, o.CaseID, o.WorldID, o.Seed, o.Variant = record.Version, id, u.id, hex.EncodeToString(u.seed[:]), variant
+		if variant != base {
+			o.Of = u.opaque(base + " " + it.Key)
+		}
+		if it.Pair != "" && (variant == base || variant == otherSkin) {
+			o.Pair = &record.Pair{ID: u.opaque(variant + " pair " + it.Pair), Label: it.Label, Twin: it.Twin}
+		}
+		if it.CFLink != "" && keep[it.CFLink] {
+			o.CFLink = u.opaque(variant + " " + it.CFLink)
+		}
+		u.deliver(&c, it, variant)
+		o.SCMHash = hash(encode(o.Model))
+		if o.Witness != nil {
+			o.Hash = hash(encode(o.Witness))
+		}
+		c.PublicLine, c.OracleLine = encode(p), encode(o)
+		c.Salt = u.seed.Derive("salt " + id)
+		u.cases = append(u.cases, c)
+	}
+}
+
+// toolFor is the tool that answers with a kind of evidence.
+var toolFor = map[string]string{
+	record.KindMechanism: "sandbox", record.KindJoint: "graph", record.KindSamples: "logs", record.KindTelemetry: "logs",
+}
+
+// deliver gives a case its evidence: as blobs, or behind tools.
+func (u *unit) deliver(c *Case, it *item.Item, variant string) {
+	c.Public.Evidence = []record.Evidence{}
+	for i, b := range it.Blobs {
+		raw := encode(b.Content)
+		name := hash(raw)
+		if variant == tools {
+			c.Oracle.Deliveries = append(c.Oracle.Deliveries, record.Delivery{Tool: toolFor[b.Kind], Kind: b.Kind, Ref: "sha256:" + name, Content: raw})
+			continue
+		}
+		u.blobs[name] = raw
+		c.Public.Evidence = append(c.Public.Evidence, record.Evidence{ID: fmt.Sprintf("x%d", i+1), Kind: b.Kind, Ref: "sha256:" + name})
+	}
+	if variant == tools {
+		c.Public.AllowedTools = []string{"calc", "graph", "logs", "sandbox"}
+		c.Public.Assumptions = append(slices.Clone(c.Public.Assumptions), "What is known of the system is behind the tools.")
+	}
+}
+
+// Committed is what case.committed says of the oracle: SHA-256(salt ‖ SHA-256(oracle)).
+func (c *Case) Committed() string {
+	inner := sha256.Sum256(c.OracleLine)
+	return hash(append(c.Salt[:], inner[:]...))
+}
+
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func encode(v any) []byte {
+	b, err := record.Encode(v)
+	if err != nil {
+		panic(fmt.Sprintf("%T: %v", v, err)) // records are numbers and text
+	}
+	return b
+}
