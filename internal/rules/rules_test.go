@@ -43,6 +43,8 @@ var rooms = map[string][]string{
 	"bench":               {"*"},
 	"bench/calc":          {"bench/causal", "internal/stats", "internal/tms"},
 	"bench/causal":        {},
+	"bench/causal/record": {"bench/causal", "internal"},
+	"bench/causal/set":    {"bench/causal", "internal", "internal/stats"},
 }
 
 // libraries names those who may import a library directly.

@@ -42,7 +42,7 @@ type Commitment struct {
 
 // Manifest is the set's.
 func (s *Set) Manifest() Manifest {
-	m := Manifest{V: record.Version, BenchVersion: BenchVersion, Split: s.Split, Worlds: s.Worlds, Blobs: len(s.Blobs),
+	m := Manifest{V: record.Version, BenchVersion: BenchVersion, Split: s.Recipe.Split, Worlds: s.Recipe.Worlds, Blobs: len(s.Blobs),
 		Families: map[string]int{}, Skins: map[string]int{}, Dropped: s.Dropped, Cases: []Commitment{}}
 	for i := range s.Cases {
 		c := &s.Cases[i]
@@ -55,8 +55,8 @@ func (s *Set) Manifest() Manifest {
 
 // Write writes a set to a directory that does not exist or is empty; the manifest
 // comes last. The private part goes to a directory of its own, which must be new too;
-// "" is dir/private. seed is what the set was made from.
-func (s *Set) Write(ctx context.Context, dir, private string, seed []byte, progress func(done, total int64)) error {
+// "" is dir/private.
+func (s *Set) Write(ctx context.Context, dir, private string, progress func(done, total int64)) error {
 	if private == "" {
 		private = filepath.Join(dir, "private")
 	}
@@ -102,7 +102,7 @@ func (s *Set) Write(ctx context.Context, dir, private string, seed []byte, progr
 		data []byte
 		mode fs.FileMode
 	}{
-		{filepath.Join(private, "seed"), append(seed, '\n'), 0o600},
+		{filepath.Join(private, "recipe.json"), append(encode(s.Recipe), '\n'), 0o600},
 		{filepath.Join(private, "oracles.jsonl"), oracles.Bytes(), 0o600},
 		{filepath.Join(dir, "public", "cases.jsonl"), cases.Bytes(), 0o644},
 		{filepath.Join(dir, "manifest.json"), append(encode(s.Manifest()), '\n'), 0o644},
@@ -117,13 +117,50 @@ func (s *Set) Write(ctx context.Context, dir, private string, seed []byte, progr
 // ErrBroken is a set whose files are not what they should be.
 var ErrBroken = errors.New("the set is broken")
 
-// Read reads a set and holds each of its files against the manifest. Without the
-// private part, private "-", there are no oracles. The errors are ErrBroken, and
-// those of files.
+// Read reads a set and holds each of its files against the manifest. private is where
+// its private part is, "" in dir. The errors are ErrBroken, and those of files.
 func Read(dir, private string) (*Set, *Manifest, error) {
 	if private == "" {
 		private = filepath.Join(dir, "private")
 	}
+	s, m, err := ReadPublic(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := os.ReadFile(filepath.Join(private, "recipe.json"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := versioned.Decode(raw, record.Version, &s.Recipe); err != nil {
+		return nil, nil, fmt.Errorf("%w: recipe.json: %w", ErrBroken, err)
+	}
+	return s, m, lines(filepath.Join(private, "oracles.jsonl"), len(m.Cases), func(i int, line []byte) error {
+		return s.Cases[i].open(line, m.Cases[i])
+	})
+}
+
+// open reads the line of oracles.jsonl that belongs to a case.
+func (c *Case) open(line []byte, committed Commitment) error {
+	var sealed record.Sealed
+	if err := versioned.Decode(line, record.Version, &sealed); err != nil {
+		return err
+	}
+	salt, err := hex.DecodeString(sealed.Salt)
+	if err != nil || len(salt) != len(c.Salt) {
+		return errors.New("the salt is not 32 bytes in hex")
+	}
+	c.Salt, c.OracleLine = [32]byte(salt), bytes.Clone(sealed.Oracle)
+	if c.Committed() != committed.OracleSHA256 {
+		return errors.New("it is not the oracle that the manifest commits to")
+	}
+	if c.Oracle, err = record.Decode[record.PrivateOracle](c.OracleLine); err == nil && c.Oracle.CaseID != c.Public.CaseID {
+		err = errors.New("it is another case's")
+	}
+	return err
+}
+
+// ReadPublic reads what agents may: cases without their oracles.
+func ReadPublic(dir string) (*Set, *Manifest, error) {
 	raw, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
 	if err != nil {
 		return nil, nil, err
@@ -132,7 +169,7 @@ func Read(dir, private string) (*Set, *Manifest, error) {
 	if err := versioned.Decode(raw, record.Version, &m); err != nil {
 		return nil, nil, fmt.Errorf("%w: manifest.json: %w", ErrBroken, err)
 	}
-	s := &Set{Blobs: map[string][]byte{}, Dropped: m.Dropped, Worlds: m.Worlds, Split: m.Split, Cases: make([]Case, len(m.Cases))}
+	s := &Set{Blobs: map[string][]byte{}, Dropped: m.Dropped, Cases: make([]Case, len(m.Cases))}
 	err = lines(filepath.Join(dir, "public", "cases.jsonl"), len(m.Cases), func(i int, line []byte) error {
 		if hash(line) != m.Cases[i].PublicSHA256 {
 			return errors.New("it is not the case of the manifest")
@@ -161,28 +198,7 @@ func Read(dir, private string) (*Set, *Manifest, error) {
 			s.Blobs[name] = b
 		}
 	}
-	if private == "-" {
-		return s, &m, nil
-	}
-	return s, &m, lines(filepath.Join(private, "oracles.jsonl"), len(m.Cases), func(i int, line []byte) error {
-		var sealed record.Sealed
-		if err := versioned.Decode(line, record.Version, &sealed); err != nil {
-			return err
-		}
-		c := &s.Cases[i]
-		salt, err := hex.DecodeString(sealed.Salt)
-		if err != nil || len(salt) != len(c.Salt) {
-			return errors.New("the salt is not 32 bytes in hex")
-		}
-		c.Salt, c.OracleLine = [32]byte(salt), bytes.Clone(sealed.Oracle)
-		if c.Committed() != m.Cases[i].OracleSHA256 {
-			return errors.New("it is not the oracle that the manifest commits to")
-		}
-		if c.Oracle, err = record.Decode[record.PrivateOracle](c.OracleLine); err == nil && c.Oracle.CaseID != c.Public.CaseID {
-			err = errors.New("it is another case's")
-		}
-		return err
-	})
+	return s, &m, nil
 }
 
 // maxLine is the longest line of a set's files.

@@ -5,7 +5,7 @@
 //	public/cases.jsonl       what agents get, a record a line
 //	public/blobs/<sha256>    their evidence
 //	private/oracles.jsonl    what is true of them, each with its salt
-//	private/seed             what all of it follows from
+//	private/recipe.json      the seed that all of it follows from
 //	manifest.json            what the set is, and hashes that commit to each case
 //
 // public/ may be anybody's; private/ is its owner's alone (0700, files 0600).
@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -37,18 +38,21 @@ const (
 	Test = "test" // has the structures that the others do not
 )
 
-// Config says what to make.
-type Config struct {
-	Seed   world.Seed
-	Split  string
-	Worlds int
+// Recipe says what to make: the same recipe gives the same set, to the byte.
+type Recipe struct {
+	V            int    `json:"v"`
+	BenchVersion string `json:"bench_version"`
+	Seed         string `json:"seed"` // any text; who can guess it knows all answers
+	Split        string `json:"split"`
+	Worlds       int    `json:"worlds"`
 	// Topics are the families to make, all where it is empty.
-	Topics []string
+	Topics []string `json:"topics,omitempty"`
 	// BaseOnly leaves out the variants under other names, words and tools.
-	BaseOnly bool
-	// Progress is told how many worlds are made. It may be nil.
-	Progress func(done, total int64)
+	BaseOnly bool `json:"base_only,omitzero"`
 }
+
+// MaxWorlds is the most worlds of a set, which is made in memory.
+const MaxWorlds = 20_000
 
 // Set is a set of cases.
 type Set struct {
@@ -57,8 +61,7 @@ type Set struct {
 	Dropped map[string]int    // items that were left out, by reason
 	// Gaps are |P(y|do x) - P(y|x)| of the confounded items, those left out included.
 	Gaps   []float64
-	Worlds int
-	Split  string
+	Recipe Recipe
 }
 
 // Case is a case with all that is true of it.
@@ -79,46 +82,42 @@ func Topics() []string {
 	return out
 }
 
-// Generate makes a set. Worlds are made side by side, and stand in the order of their
-// numbers.
-func Generate(ctx context.Context, cfg Config) (*Set, error) {
+// ErrRecipe is a recipe that no set follows from.
+var ErrRecipe = errors.New("bad recipe")
+
+// Generate makes a set. Families take turns; worlds are made side by side, and stand
+// in the order of their numbers. progress is told how many are made, and may be nil.
+// The errors are ErrRecipe and that of the context.
+func Generate(ctx context.Context, r Recipe, progress func(done, total int64)) (*Set, error) {
 	families := item.Families
-	if len(cfg.Topics) > 0 {
-		families = slices.DeleteFunc(slices.Clone(families), func(f item.Family) bool { return !slices.Contains(cfg.Topics, f.Topic) })
-	}
-	if len(families) == 0 {
-		return nil, fmt.Errorf("no such topic: want some of %v", Topics())
-	}
-	worlds := make([]*unit, cfg.Worlds)
-	var mu sync.Mutex
-	next, done := 0, 0
-	take := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		if next == cfg.Worlds || ctx.Err() != nil {
-			return -1
-		}
-		next++
-		return next - 1
-	}
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for i := take(); i >= 0; i = take() {
-				worlds[i] = newUnit(cfg, i, families[i%len(families)])
-				mu.Lock()
-				if done++; cfg.Progress != nil {
-					cfg.Progress(int64(done), int64(cfg.Worlds))
-				}
-				mu.Unlock()
+	if len(r.Topics) > 0 {
+		families = nil
+		for _, topic := range r.Topics {
+			i := slices.Index(Topics(), topic)
+			if i < 0 {
+				return nil, fmt.Errorf("%w: no topic is called %q: want some of %v", ErrRecipe, topic, Topics())
 			}
-		})
+			families = append(families, item.Families[i])
+		}
 	}
-	wg.Wait()
-	if err := ctx.Err(); err != nil {
+	switch {
+	case r.Split != Dev && r.Split != Val && r.Split != Test:
+		return nil, fmt.Errorf("%w: the split is %s, %s or %s, not %q", ErrRecipe, Dev, Val, Test, r.Split)
+	case r.Worlds < 1 || r.Worlds > MaxWorlds:
+		return nil, fmt.Errorf("%w: want 1 to %d worlds, not %d", ErrRecipe, MaxWorlds, r.Worlds)
+	case r.BenchVersion != BenchVersion || r.V != record.Version:
+		return nil, fmt.Errorf("%w: it is for version %s, this is %s", ErrRecipe, r.BenchVersion, BenchVersion)
+	}
+	seed := world.SeedOf(r.Seed)
+	worlds := make([]*unit, r.Worlds)
+	err := each(ctx, r.Worlds, progress, func(i int) error {
+		worlds[i] = newUnit(seed, r, i, families[i%len(families)])
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
-	s := &Set{Blobs: map[string][]byte{}, Dropped: map[string]int{}, Worlds: cfg.Worlds, Split: cfg.Split}
+	s := &Set{Blobs: map[string][]byte{}, Dropped: map[string]int{}, Recipe: r}
 	for _, u := range worlds {
 		s.Cases = append(s.Cases, u.cases...)
 		s.Gaps = append(s.Gaps, u.gaps...)
@@ -130,6 +129,43 @@ func Generate(ctx context.Context, cfg Config) (*Set, error) {
 		}
 	}
 	return s, nil
+}
+
+// each does work for 0 to n-1, side by side. progress may be nil. The error is that of
+// the context, or one of work's.
+func each(ctx context.Context, n int, progress func(done, total int64), work func(i int) error) error {
+	var mu sync.Mutex
+	next, done := 0, 0
+	failed := ctx.Err()
+	take := func() (i int, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if failed == nil {
+			failed = ctx.Err()
+		}
+		if next == n || failed != nil {
+			return 0, false
+		}
+		next++
+		return next - 1, true
+	}
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i, ok := take(); ok; i, ok = take() {
+				err := work(i)
+				mu.Lock()
+				if done++; err != nil {
+					failed = err
+				} else if progress != nil {
+					progress(int64(done), int64(n))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return failed
 }
 
 // unit is one world with its twins and variants.
@@ -153,8 +189,8 @@ const (
 	tools       = "tools"
 )
 
-func newUnit(cfg Config, i int, family item.Family) *unit {
-	u := &unit{seed: cfg.Seed.Derive(fmt.Sprintf("%s world %d", cfg.Split, i)), family: family, final: cfg.Split == Test,
+func newUnit(seed world.Seed, r Recipe, i int, family item.Family) *unit {
+	u := &unit{seed: seed.Derive(fmt.Sprintf("%s world %d", r.Split, i)), family: family, final: r.Split == Test,
 		blobs: map[string][]byte{}, dropped: map[string]int{}}
 	u.id = u.opaque("world")
 	skin := world.Pick(u.seed.Derive("skin").Rand(), world.Skins[:len(world.Skins)-1])
@@ -162,7 +198,7 @@ func newUnit(cfg Config, i int, family item.Family) *unit {
 	items := family.Make(item.NewFrame(u.seed, u.seed.Derive(base), skin, u.final, false))
 	keep := u.keep(items)
 	u.add(items, keep, base, skin.Name)
-	if cfg.BaseOnly {
+	if r.BaseOnly {
 		return u
 	}
 	// Each item under names that nothing is known about; one of them in the other ways.

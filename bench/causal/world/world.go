@@ -184,7 +184,7 @@ func mechanism(seed Seed, slot Slot, confounders map[string]bool) []scm.Table {
 	own := seed.Derive("mechanism " + slot.Name)
 	r := own.Rand()
 	if len(slot.Parents) == 0 {
-		return scm.Root(scm.Thousandths(r.Between(350, 650)))
+		return scm.Root(scm.Thousandths(r.Between(150, 850)))
 	}
 	if slot.Kind == MixtureOf {
 		return mixture(r, len(slot.Parents))

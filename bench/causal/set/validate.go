@@ -1,0 +1,628 @@
+package set
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"assay/bench/causal/bayes"
+	"assay/bench/causal/graph"
+	"assay/bench/causal/identify"
+	"assay/bench/causal/item"
+	"assay/bench/causal/montecarlo"
+	"assay/bench/causal/record"
+	"assay/bench/causal/scm"
+	"assay/internal/stats"
+)
+
+// Check is a line of the validation table.
+type Check struct {
+	Name   string `json:"check"`
+	Method string `json:"method"`
+	N      int    `json:"n"` // what was compared
+	Result string `json:"result"`
+	// Pass is nil where the set is too small to say.
+	Pass   *bool    `json:"pass"`
+	Faults []string `json:"faults,omitempty"` // the first few
+}
+
+// maxFaults is how many faults a check names.
+const maxFaults = 5
+
+func (c *Check) fault(format string, args ...any) {
+	if len(c.Faults) < maxFaults {
+		c.Faults = append(c.Faults, fmt.Sprintf(format, args...))
+	}
+	failed := false
+	c.Pass = &failed
+}
+
+// end passes a check that found no fault and compared at least so many.
+func (c *Check) end(least int, format string, args ...any) Check {
+	c.Result = fmt.Sprintf(format, args...)
+	if c.Pass == nil && c.N >= least {
+		passed := true
+		c.Pass = &passed
+	}
+	if c.Pass == nil {
+		c.Result += fmt.Sprintf("; at least %d are needed", least)
+	}
+	return *c
+}
+
+// Options of Validate.
+type Options struct {
+	Draws int // of the simulation, for each model
+	// Progress is told how many models are simulated. It may be nil.
+	Progress func(done, total int64)
+	// Whole is a set that must be large enough for each check: too small is a fault.
+	Whole bool
+}
+
+// Draws is C9's number of draws.
+const Draws = 200_000
+
+// Alarm is how many standard errors an estimate may be off.
+const Alarm = 5.0
+
+// Exact is how far numbers that are the same may be apart.
+const Exact = 1e-12
+
+// Validate is C9's validation table for a set with its oracles.
+func Validate(ctx context.Context, s *Set, o Options) ([]Check, error) {
+	simulated, err := s.simulate(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	records, err := s.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	checks := []Check{handCases(), simulated, records, s.backDoor(), s.witnesses(), s.decisions(), s.pairs()}
+	checks = append(checks, s.audits()...)
+	if o.Whole {
+		for i := range checks {
+			if checks[i].Pass == nil {
+				checks[i].fault("too few")
+			}
+		}
+	}
+	return checks, ctx.Err()
+}
+
+// Passed says whether no check failed.
+func Passed(checks []Check) bool {
+	return !slices.ContainsFunc(checks, func(c Check) bool { return c.Pass != nil && !*c.Pass })
+}
+
+// simulate holds every number asked for under a mechanism against the independent
+// simulation.
+func (s *Set) simulate(ctx context.Context, o Options) (Check, error) {
+	c := Check{Name: "Oracle against simulation", Method: fmt.Sprintf("twin networks, %d draws a model, from the public cases alone", o.Draws)}
+	cases := map[string][]*Case{}
+	var refs []string
+	for i := range s.Cases {
+		k := &s.Cases[i]
+		ref, err := montecarlo.Mechanism(k.PublicLine)
+		if err != nil {
+			return c, err
+		}
+		if ref == "" || k.Oracle.Value == nil {
+			continue
+		}
+		if cases[ref] == nil {
+			refs = append(refs, ref)
+		}
+		cases[ref] = append(cases[ref], k)
+	}
+	estimates := make([][]montecarlo.Estimate, len(refs))
+	err := each(ctx, len(refs), o.Progress, func(i int) (err error) {
+		var public [][]byte
+		for _, k := range cases[refs[i]] {
+			public = append(public, k.PublicLine)
+		}
+		estimates[i], err = montecarlo.Run(s.Blobs[strings.TrimPrefix(refs[i], "sha256:")], public, o.Draws)
+		return err
+	})
+	if err != nil {
+		return c, err
+	}
+	worst := 0.0
+	for i, ref := range refs {
+		for j, e := range estimates[i] {
+			k := cases[ref][j]
+			c.N++
+			z := deviation(e, *k.Oracle.Value)
+			worst = max(worst, math.Abs(z))
+			if !(math.Abs(z) <= Alarm) {
+				c.fault("case %s: %s is %v, the simulation has %v of %d draws, z = %.2f", k.Public.CaseID, k.Oracle.Formula, *k.Oracle.Value, e.Value(), e.N, z)
+			}
+		}
+	}
+	return c.end(1, "max |z| %.2f", worst), nil
+}
+
+// few is how much variance a count has at least for the normal law to be taken.
+const few = 25
+
+// deviation is how many standard errors an estimate is from the truth. The variance
+// is that of the truth; where that makes a count rare, the exact tail decides, as the
+// number of standard errors with the same tail. Of an effect, which is a difference in
+// each draw, the variance is what the draws show.
+func deviation(e montecarlo.Estimate, truth float64) float64 {
+	n := float64(e.N)
+	if e.N == 0 {
+		return math.NaN()
+	}
+	if e.Effect {
+		off := e.Value() - truth
+		variance := float64(e.Plus+e.Minus)/n - float64(e.Value()*e.Value())
+		if variance <= 0 {
+			if math.Abs(off) < 1e-9 {
+				return 0
+			}
+			variance = 1 / n // it would show once in so many draws
+		}
+		return off / math.Sqrt(variance/n)
+	}
+	p := min(max(truth, 0), 1)
+	if p < 1e-9 || p > 1-1e-9 { // certain
+		if float64(e.Plus) == math.Round(n*p) {
+			return 0
+		}
+		return math.Inf(1)
+	}
+	variance := n * p * (1 - p)
+	if variance >= few {
+		return (float64(e.Plus) - n*p) / math.Sqrt(variance)
+	}
+	tail, ok := stats.BinomialTest(e.Plus, e.N, p)
+	if !ok {
+		return math.NaN()
+	}
+	if tail >= 1 {
+		return 0
+	}
+	return stats.Z(tail)
+}
+
+// records reads each case and oracle again by its schema, and looks for the evidence.
+func (s *Set) records(ctx context.Context) (Check, error) {
+	c := Check{Name: "Records", Method: "every case and oracle against its JSON Schema, every blob by its hash", N: len(s.Cases)}
+	faults := make([]error, len(s.Cases))
+	err := each(ctx, len(s.Cases), nil, func(i int) error {
+		faults[i] = s.recordsOf(&s.Cases[i])
+		return nil
+	})
+	for i, fault := range faults {
+		if fault != nil {
+			c.fault("case %s: %v", s.Cases[i].Public.CaseID, fault)
+		}
+	}
+	return c.end(1, "%d cases, %d blobs", len(s.Cases), len(s.Blobs)), err
+}
+
+func (s *Set) recordsOf(k *Case) error {
+	p, err := record.Decode[record.PublicCase](k.PublicLine)
+	if err != nil {
+		return err
+	}
+	if _, err := record.Decode[record.PrivateOracle](k.OracleLine); err != nil {
+		return fmt.Errorf("oracle: %w", err)
+	}
+	for _, e := range p.Evidence {
+		name := strings.TrimPrefix(e.Ref, "sha256:")
+		if b, ok := s.Blobs[name]; !ok || hash(b) != name {
+			return fmt.Errorf("blob %s is not there", name)
+		}
+	}
+	return nil
+}
+
+// binary says whether all variables of a model have two values.
+func binary(m record.Mechanism) bool {
+	for _, v := range m.Nodes {
+		for _, t := range v.Tables {
+			if slices.Max(t.Values) > 1 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// models yields each model of the oracles once.
+func (s *Set) models(each func(k *Case, m *scm.Model)) {
+	seen := map[string]bool{}
+	for i := range s.Cases {
+		k := &s.Cases[i]
+		if seen[k.Oracle.SCMHash] || !binary(k.Oracle.Model) {
+			continue
+		}
+		seen[k.Oracle.SCMHash] = true
+		if m, err := scm.New(k.Oracle.Model.Nodes, k.Oracle.Model.Latent); err == nil {
+			each(k, m)
+		}
+	}
+}
+
+// backDoor adjusts in the observed joint distribution of each model, for each pair
+// with a back-door set, and compares with the intervention.
+func (s *Set) backDoor() Check {
+	c := Check{Name: "Back-door adjustment", Method: "from the observed joint alone, against the intervention in the model"}
+	worst := 0.0
+	s.models(func(k *Case, m *scm.Model) {
+		j, g, err := observed(k.Oracle.Model, m)
+		if err != nil {
+			c.fault("model of %s: %v", k.Public.CaseID, err)
+			return
+		}
+		none := g.NewSet()
+		for x := range g.Len() {
+			for y := range g.Len() {
+				if x == y || !g.Descendants(g.NewSet(x)).Has(y) {
+					continue
+				}
+				sets, _ := g.BackDoor(g.NewSet(x), g.NewSet(y), none).List()
+				if len(sets) == 0 {
+					continue
+				}
+				want, err := m.Ask(scm.Intervention, scm.Query{Target: record.Values{g.Name(y): 1}, Do: record.Values{g.Name(x): 1}})
+				got, ok := adjust(j, x, y, sets[0])
+				if !ok {
+					continue
+				}
+				c.N++
+				worst = max(worst, math.Abs(got-want))
+				if err != nil || !(math.Abs(got-want) <= Exact) {
+					c.fault("model of %s: do(%s) on %s is %v, by adjustment %v: %v", k.Public.CaseID, g.Name(x), g.Name(y), want, got, err)
+				}
+			}
+		}
+	})
+	return c.end(1, "largest difference %.2g", worst)
+}
+
+// observed is what can be seen of a model: the joint distribution, and the graph.
+func observed(of record.Mechanism, m *scm.Model) (record.Joint, *graph.Graph, error) {
+	names := m.Observed()
+	t, err := m.Network().Joint(names...)
+	if err != nil {
+		return record.Joint{}, nil, err
+	}
+	var arrows [][2]string
+	for _, v := range of.Nodes {
+		for _, p := range v.Parents {
+			arrows = append(arrows, [2]string{p, v.Name})
+		}
+	}
+	all, err := graph.New(slices.Concat(names, of.Latent), arrows, nil)
+	if err != nil {
+		return record.Joint{}, nil, err
+	}
+	keep := all.NewSet()
+	for i := range names {
+		keep.Add(i)
+	}
+	return record.Joint{Variables: names, P: t.P}, all.Project(keep), nil
+}
+
+// adjust is the sum over z of P(y=1|x=1,z) P(z); ok is false where x is never 1 with
+// some z that can be.
+func adjust(j record.Joint, x, y int, z graph.Set) (p float64, ok bool) {
+	n := len(j.Variables)
+	type sums struct{ z, xz, xyz float64 }
+	at := map[int]*sums{}
+	var keys []int
+	for cell, p := range j.P {
+		bit := func(v int) bool { return cell>>(n-1-v)&1 == 1 }
+		key := 0
+		for v := range z.All() {
+			key <<= 1
+			if bit(v) {
+				key |= 1
+			}
+		}
+		if at[key] == nil {
+			at[key] = &sums{}
+			keys = append(keys, key)
+		}
+		at[key].z += p
+		if bit(x) {
+			at[key].xz += p
+			if bit(y) {
+				at[key].xyz += p
+			}
+		}
+	}
+	for _, key := range keys {
+		switch v := at[key]; {
+		case v.z == 0:
+		case v.xz == 0:
+			return 0, false
+		default:
+			p += float64(v.xyz / v.xz * v.z)
+		}
+	}
+	return p, true
+}
+
+// witnesses works both models of each witness out.
+func (s *Set) witnesses() Check {
+	c := Check{Name: "Non-identifiability witnesses", Method: "two models of the public graph with the public joint, and other answers"}
+	worst := 0.0
+	var gaps []float64
+	for i := range s.Cases {
+		k := &s.Cases[i]
+		if k.Oracle.Status != record.NotIdentifiable {
+			continue
+		}
+		c.N++
+		if k.Oracle.Witness == nil {
+			c.fault("case %s has no witness", k.Public.CaseID)
+			continue
+		}
+		off, gap, err := s.witness(k)
+		if err != nil {
+			c.fault("case %s: %v", k.Public.CaseID, err)
+			continue
+		}
+		worst, gaps = max(worst, off), append(gaps, gap)
+	}
+	if len(gaps) == 0 {
+		return c.end(1, "none")
+	}
+	return c.end(1, "P(V) within %.2g, median gap %.3f", worst, median(gaps))
+}
+
+func (s *Set) witness(k *Case) (off, gap float64, err error) {
+	w := k.Oracle.Witness
+	j, ok := s.joint(k)
+	if !ok { // behind a tool
+		if j, err = deliveredJoint(k); err != nil {
+			return 0, 0, err
+		}
+	}
+	public := item.Graph(j)
+	var values [2]float64
+	for i, of := range w.Models {
+		m, err := scm.New(of.Nodes, of.Latent)
+		if err != nil {
+			return 0, 0, err
+		}
+		t, err := m.Network().Joint(j.Variables...)
+		if err != nil {
+			return 0, 0, err
+		}
+		for cell, p := range t.P {
+			off = max(off, math.Abs(p-j.P[cell]))
+		}
+		_, g, err := observed(of, m)
+		if err != nil {
+			return 0, 0, err
+		}
+		if edge, ok := within(g, public); !ok {
+			return 0, 0, fmt.Errorf("model %d has an edge %v that the public graph lacks", i, edge)
+		}
+		rung := scm.Intervention
+		if k.Public.Rung == "counterfactual" {
+			rung = scm.Counterfactual
+		}
+		if values[i], err = m.Ask(rung, k.Public.Query.SCM()); err != nil {
+			return 0, 0, err
+		}
+		if math.Abs(values[i]-w.Values[i]) > Exact {
+			return 0, 0, fmt.Errorf("model %d answers %v, not %v", i, values[i], w.Values[i])
+		}
+	}
+	gap = math.Abs(values[0] - values[1])
+	switch {
+	case off > Exact:
+		return off, gap, fmt.Errorf("P(V) differs by %v", off)
+	case gap <= k.Oracle.Tol:
+		return off, gap, fmt.Errorf("the answers differ by %v alone", gap)
+	case k.Public.Rung == "counterfactual":
+		return off, gap, nil
+	}
+	set := func(v record.Values) graph.Set {
+		s := public.NewSet()
+		for name := range v {
+			n, _ := public.Node(name)
+			s.Add(n)
+		}
+		return s
+	}
+	q := k.Public.Query
+	if _, hedge, err := identify.Identify(public, identify.Query{Do: set(q.Do), Outcome: set(q.Target), Given: set(q.Given)}); hedge == nil || err != nil {
+		return off, gap, fmt.Errorf("the graph has no hedge: %v", err)
+	}
+	return off, gap, nil
+}
+
+// within says whether each edge of g is one of public's; nodes go by name.
+func within(g, public *graph.Graph) (edge [2]string, ok bool) {
+	for v := range g.Len() {
+		at, _ := public.Node(g.Name(v))
+		for _, c := range g.Children(v) {
+			if to, _ := public.Node(g.Name(c)); !slices.Contains(public.Children(at), to) {
+				return [2]string{g.Name(v), g.Name(c)}, false
+			}
+		}
+		for _, sib := range g.Siblings(v) {
+			if to, _ := public.Node(g.Name(sib)); !slices.Contains(public.Siblings(at), to) {
+				return [2]string{g.Name(v), g.Name(sib)}, false
+			}
+		}
+	}
+	return edge, true
+}
+
+// evidence is the first blob of a kind that a case shows.
+func (s *Set) evidence(k *Case, kind string) []byte {
+	for _, e := range k.Public.Evidence {
+		if e.Kind == kind {
+			return s.Blobs[strings.TrimPrefix(e.Ref, "sha256:")]
+		}
+	}
+	return nil
+}
+
+func (s *Set) joint(k *Case) (j record.Joint, ok bool) {
+	b := s.evidence(k, record.KindJoint)
+	return j, b != nil && json.Unmarshal(b, &j) == nil
+}
+
+func deliveredJoint(k *Case) (j record.Joint, err error) {
+	for _, d := range k.Oracle.Deliveries {
+		if d.Kind == record.KindJoint {
+			return j, json.Unmarshal(d.Content, &j)
+		}
+	}
+	return j, errors.New("no joint is shown")
+}
+
+// decisions works posteriors out again by elimination in the public mechanism, and
+// losses and regrets from them, given what telemetry has delivered by the stage.
+func (s *Set) decisions() Check {
+	c := Check{Name: "Decisions", Method: "posterior, loss and regret again from the public mechanism and what was delivered"}
+	worst := 0.0
+	for i := range s.Cases {
+		k := &s.Cases[i]
+		live := k.Oracle.Live
+		b := s.evidence(k, record.KindMechanism)
+		if live == nil || b == nil {
+			continue
+		}
+		c.N++
+		off, err := s.decision(k, b)
+		if worst = max(worst, off); err != nil || off > Exact*100 {
+			c.fault("case %s: off by %v: %v", k.Public.CaseID, off, err)
+		}
+	}
+	return c.end(1, "largest difference %.2g", worst)
+}
+
+func (s *Set) decision(k *Case, mechanism []byte) (off float64, err error) {
+	m, err := Mechanism(mechanism)
+	if err != nil {
+		return 0, err
+	}
+	model, err := scm.New(m.Nodes, m.Latent)
+	if err != nil {
+		return 0, err
+	}
+	var t record.Telemetry
+	if err := json.Unmarshal(s.evidence(k, record.KindTelemetry), &t); err != nil {
+		return 0, err
+	}
+	seen := map[string]string{}
+	for _, r := range t.Seen {
+		seen[r.Variable] = fmt.Sprint(r.Value)
+	}
+	live := k.Oracle.Live
+	posterior, err := model.Network().Posterior(bayes.Query{Target: []string{live.Cause}, Evidence: seen})
+	if err != nil {
+		return 0, err
+	}
+	least := math.Inf(1)
+	expected := map[string]float64{}
+	for h, name := range k.Public.Hypotheses {
+		off = max(off, math.Abs(posterior.P[h]-live.Posterior[name]))
+		for _, a := range k.Public.Actions {
+			expected[a.ID] += float64(posterior.P[h] * a.Loss[name])
+		}
+	}
+	for _, e := range expected {
+		least = min(least, e)
+	}
+	for id, e := range expected {
+		off = max(off, math.Abs(e-live.ExpectedLoss[id]), math.Abs(e-least-live.Regret[id]))
+	}
+	mass := 0.0
+	for _, name := range live.IdentifiedSet {
+		mass += live.Posterior[name]
+	}
+	if mass < 0.95-Exact {
+		return off, fmt.Errorf("the identified set has mass %v", mass)
+	}
+	return off, nil
+}
+
+// pairs looks for the twin of each trap.
+func (s *Set) pairs() Check {
+	c := Check{Name: "Matched twins", Method: "each trap has one twin, in the same world"}
+	type pair struct {
+		traps, twins []*Case
+	}
+	found := map[string]*pair{}
+	labels := map[string]bool{}
+	for i := range s.Cases {
+		k := &s.Cases[i]
+		p := k.Oracle.Pair
+		if p == nil {
+			continue
+		}
+		if found[p.ID] == nil {
+			found[p.ID] = &pair{}
+		}
+		if labels[p.Label] = true; p.Twin {
+			found[p.ID].twins = append(found[p.ID].twins, k)
+		} else {
+			found[p.ID].traps = append(found[p.ID].traps, k)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		c.N++
+		p := found[id]
+		if len(p.traps) != 1 || len(p.twins) != 1 || p.traps[0].Public.WorldID != p.twins[0].Public.WorldID || p.traps[0].Oracle.Pair.Label != p.twins[0].Oracle.Pair.Label {
+			c.fault("pair %s has %d traps and %d twins", id, len(p.traps), len(p.twins))
+		}
+	}
+	return c.end(1, "%d labels of the taxonomy", len(labels))
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
+
+// Repeats makes the set anew from its recipe, and compares each byte. It leaves what
+// only the making shows, the gaps of the items left out too, in s.
+func (s *Set) Repeats(ctx context.Context, progress func(done, total int64)) (Check, error) {
+	c := Check{Name: "Made anew", Method: "from the recipe, each case, oracle, salt and blob byte for byte"}
+	again, err := Generate(ctx, s.Recipe, progress)
+	if errors.Is(err, ErrRecipe) {
+		return c.end(1, "%v", err), nil // another version's: nothing to compare with
+	}
+	if err != nil {
+		return c, err
+	}
+	if len(again.Cases) != len(s.Cases) {
+		c.fault("%d cases, not %d", len(again.Cases), len(s.Cases))
+		return c.end(1, "other cases"), nil
+	}
+	for i := range s.Cases {
+		c.N++
+		a, b := &s.Cases[i], &again.Cases[i]
+		if !bytes.Equal(a.PublicLine, b.PublicLine) || !bytes.Equal(a.OracleLine, b.OracleLine) || a.Salt != b.Salt {
+			c.fault("case %s is another one", a.Public.CaseID)
+		}
+	}
+	for name, b := range again.Blobs {
+		if !bytes.Equal(b, s.Blobs[name]) {
+			c.fault("blob %s has other bytes", name)
+		}
+	}
+	s.Gaps = again.Gaps
+	return c.end(1, "%d cases", c.N), nil
+}
