@@ -39,7 +39,7 @@ var Families = []Family{
 
 func one(name string) record.Values { return record.Values{name: 1} }
 
-// doOne asks for P(y=1|do(x=value)).
+// doX asks for P(y=1|do(x=value)), seeX for P(y=1|x=value).
 func (f *Frame) doX(key, topic string, w *world.World, value int) *Item {
 	return f.numeric(key, topic, intervention, w, record.Query{Target: one(w.Y), Do: record.Values{w.X: value}})
 }
@@ -196,10 +196,8 @@ func counterfactuals(f *Frame) []*Item {
 			it.Oracle.Factual = &e
 		}
 	}
-	return append(items, f.ett(w))
+	return append(items, f.contrast("ett", topic, w, bayes.ETT))
 }
-
-func (f *Frame) ett(w *world.World) *Item { return f.contrast("ett", "counterfactuals", w, bayes.ETT) }
 
 // unaffected is an observed variable that X has no effect on.
 func (f *Frame) unaffected(w *world.World) string {

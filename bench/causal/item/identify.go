@@ -74,10 +74,10 @@ func Identify(j record.Joint, q record.Query) (value float64, estimand string, o
 	if err != nil {
 		return 0, "", false
 	}
-	i, cell := 0, 0
+	cell := 0
 	for v := range g.Len() { // the targets in node order, the last fastest
 		if x, is := q.Target[g.Name(v)]; is {
-			cell, i = cell*2+x, i+1
+			cell = cell*2 + x
 		}
 	}
 	return p[cell], e.String(), true
@@ -238,6 +238,7 @@ func discovery(f *Frame) []*Item {
 	held.Targets = [][]string{{target}}
 	held.P = randomised(w, target).Joint(listing)
 	tested := f.structure("experiment", topic, w, [][]string{{target}}, Blob{record.KindJoint, joint}, Blob{record.KindJoint, held})
+	tested.Case.Assumptions = append(tested.Case.Assumptions, "In the second distribution "+target+" was set by a fair coin.")
 	for _, it := range []*Item{base, samples, tested} {
 		it.Unsound = unsound
 	}

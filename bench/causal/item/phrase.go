@@ -82,12 +82,12 @@ func (f *Frame) ask(key, rung string, q record.Query) string {
 func (f *Frame) askCauses(key string, q record.Query) string {
 	held := ""
 	if len(q.Do) > 0 {
-		held = ", while " + words(q.Do) + " is held,"
+		held = " while " + words(q.Do) + " is held"
 	}
 	return f.wording(key, [2]string{
-		"Does forcing " + q.Treatment + held + " change the probability of " + q.Outcome + "? Answer yes or no.",
+		"Does forcing " + q.Treatment + " change the probability of " + q.Outcome + held + "? Answer yes or no.",
 		"Is the probability of " + q.Outcome + " changed by forcing " + q.Treatment + held + "? Answer yes or no."}, [2]string{
-		"Would reaching in at " + q.Treatment + held + " make any difference to " + q.Outcome + ": yes or no?",
+		"Would reaching in at " + q.Treatment + " make any difference to " + q.Outcome + held + ": yes or no?",
 		"Would " + q.Outcome + " be any different for reaching in at " + q.Treatment + held + ": yes or no?"})
 }
 

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"assay/bench/causal/decide"
 	"assay/bench/causal/record"
 	"assay/bench/causal/scm"
 	"assay/bench/causal/world"
@@ -42,86 +41,6 @@ func threshold(ones ...int) []scm.Table {
 		low = level
 	}
 	return scm.Mixture(weights, tables)
-}
-
-// Judge is what evidence delivered says about hypotheses, which are the values of one
-// variable of the model: the posterior, and with it what each experiment would tell
-// and each action lose. Experiments and actions are of the same episode. The error is
-// causal.ErrZeroProbability or that of a model or variable which is none.
-func Judge(m record.Mechanism, cause string, hypotheses []string, delivered record.Values, experiments []record.Experiment, actions []record.Action) (*record.Live, error) {
-	model, err := scm.New(m.Nodes, m.Latent)
-	if err != nil {
-		return nil, err
-	}
-	posterior := make([]float64, len(hypotheses))
-	for h := range hypotheses {
-		if posterior[h], err = model.Ask(scm.Association, scm.Query{Target: record.Values{cause: h}, Given: delivered}); err != nil {
-			return nil, err
-		}
-	}
-	live := &record.Live{Cause: cause, Delivered: delivered, Posterior: map[string]float64{}, IdentifiedSet: []string{}, Descendants: []string{}}
-	for h, p := range posterior {
-		live.Posterior[hypotheses[h]] = p
-	}
-	for _, h := range decide.IdentifiedSet(posterior) {
-		live.IdentifiedSet = append(live.IdentifiedSet, hypotheses[h])
-	}
-	if len(experiments) > 0 {
-		if err := judgeExperiments(live, model, hypotheses, posterior, experiments); err != nil {
-			return nil, err
-		}
-	}
-	if len(actions) == 0 {
-		return live, nil
-	}
-	loss := make([][]float64, len(actions))
-	live.ExpectedLoss, live.Regret = map[string]float64{}, map[string]float64{}
-	for a, action := range actions {
-		expected := 0.0
-		for h, name := range hypotheses {
-			loss[a] = append(loss[a], action.Loss[name])
-			expected += float64(posterior[h] * action.Loss[name])
-		}
-		live.ExpectedLoss[action.ID] = expected
-	}
-	regret, err := decide.Regret(posterior, loss)
-	if err != nil {
-		return nil, err
-	}
-	for a, action := range actions {
-		live.Regret[action.ID] = regret[a]
-	}
-	return live, nil
-}
-
-func judgeExperiments(live *record.Live, model *scm.Model, hypotheses []string, posterior []float64, experiments []record.Experiment) error {
-	var menu [][][]float64
-	live.EIGBits, live.InformationRegret = map[string]float64{}, map[string]float64{}
-	for _, e := range experiments {
-		likelihood := make([][]float64, len(hypotheses))
-		for h := range hypotheses {
-			likelihood[h] = []float64{1, 0}
-			if posterior[h] == 0 {
-				continue
-			}
-			p, err := model.Ask(scm.Counterfactual, scm.Query{
-				Target: record.Values{e.Observe: 1, live.Cause: h}, Do: e.Do, Factual: live.Delivered})
-			if err != nil {
-				return err
-			}
-			likelihood[h] = []float64{1 - min(p/posterior[h], 1), min(p/posterior[h], 1)}
-		}
-		menu = append(menu, likelihood)
-		live.EIGBits[e.ID] = decide.EIG(posterior, likelihood)
-	}
-	regret, err := decide.InformationRegret(posterior, menu)
-	if err != nil {
-		return err
-	}
-	for i, e := range experiments {
-		live.InformationRegret[e.ID] = regret[i]
-	}
-	return nil
 }
 
 // incident is an episode of the incident simulator: one component of four failed, what
@@ -242,11 +161,12 @@ func (f *Frame) incidentItem(key, topic, kind string, in incident, delivered rec
 	it.Case.AllowedTools = []string{"calc", "graph", "logs", "sandbox"}
 	it.Case.Assumptions = append(it.Case.Assumptions, exact, "Value i of "+in.cause+" is the i-th hypothesis, counted from 0. Just one component failed.")
 	it.Case.Hypotheses, it.Case.Experiments, it.Case.Actions = in.components, experiments, actions
-	live, err := Judge(it.Oracle.Model, in.cause, in.components, delivered, experiments, actions)
+	live, err := Judge(it.Oracle.Model, in.cause, in.components, []Look{{Seen: delivered}}, experiments, actions)
 	if err != nil {
 		it.Unsound = "impossible_condition"
 		return it
 	}
+	live.Delivered = delivered
 	live.True = in.components[in.episode.Values[in.cause]]
 	live.Descendants = []string{in.shared[0], in.shared[1], in.symptom}
 	it.Condition = in.w.Probability(delivered)

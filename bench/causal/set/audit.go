@@ -1,6 +1,8 @@
 package set
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -14,12 +16,14 @@ import (
 
 // The bounds of the audits.
 const (
-	MaxCue    = 0.55 // how often a surface cue may agree, or disagree, with the truth
-	MinEdges  = 1000 // that a cue is measured on
-	MinGap    = 0.10 // median |P(y|do x) - P(y|x)| of confounded items
-	MaxPrior  = 0.30 // share of numbers that the prior of the target gives, within the tolerance
-	MaxChoice = 0.65 // share of the most frequent label
-	MinItems  = 100  // that a share is measured on
+	MaxCue     = 0.55 // how often a surface cue may agree, or disagree, with the truth
+	MinEdges   = 1000 // that a cue is measured on
+	MinGap     = 0.10 // median |P(y|do x) - P(y|x)| of confounded items
+	MaxLeftOut = 0.15 // share of items that were drawn and left out
+	MinGaps    = 20   // that their median is taken of
+	MaxPrior   = 0.30 // share of numbers that the prior of the target gives, within the tolerance
+	MaxChoice  = 0.65 // share of the most frequent label
+	MinItems   = 100  // that a share is measured on
 )
 
 // cue counts how often a surface feature agrees with the truth.
@@ -38,12 +42,19 @@ func (c cue) share() float64 {
 	return max(p, 1-p)
 }
 
+func (c cue) String() string {
+	if c.all == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.3f of %d", c.share(), c.all)
+}
+
 func (c cue) check(name, method string) Check {
 	out := Check{Name: name, Method: method, N: c.all}
 	if p := c.share(); c.all >= MinEdges && p > MaxCue {
 		out.fault("%.3f is more than %.2f", p, MaxCue)
 	}
-	return out.end(MinEdges, "%.3f of %d", c.share(), c.all)
+	return out.end(MinEdges, "%s", c)
 }
 
 // atMost is a share that may not be larger than a bound.
@@ -52,6 +63,9 @@ func atMost(name, method string, k, n, least int, bound float64) Check {
 	p := float64(k) / float64(max(n, 1))
 	if n >= least && p > bound {
 		out.fault("%.3f is more than %.2f", p, bound)
+	}
+	if n == 0 {
+		return out.end(least, "none")
 	}
 	return out.end(least, "%.3f of %d", p, n)
 }
@@ -66,7 +80,7 @@ func (s *Set) audits() []Check {
 		s.mentions().check("Order in the question", "the variable that is named first is a cause of the other"),
 	}
 	out = append(out, s.variances()...)
-	out = append(out, s.gap())
+	out = append(out, s.gap(), s.leftOut())
 	return append(out, s.baselines()...)
 }
 
@@ -228,19 +242,39 @@ func varianceCheck(name, method string, of cue) Check {
 	if of.all >= MinItems && of.share() > MaxVariance {
 		c.fault("%.3f is more than %.2f", of.share(), MaxVariance)
 	}
-	return c.end(MinItems, "%.3f of %d", of.share(), of.all)
+	return c.end(MinItems, "%s", of)
 }
 
 // gap is the cost of taking what is seen for what is done, before items are dropped.
 func (s *Set) gap() Check {
 	c := Check{Name: "Confounding", Method: "median |P(y|do x) - P(y|x)| before any item is dropped", N: len(s.Gaps)}
 	if len(s.Gaps) == 0 {
-		return c.end(1, "no set that was read has it")
+		return c.end(MinGaps, "none")
 	}
-	if m := median(s.Gaps); m < MinGap {
+	if m := median(s.Gaps); len(s.Gaps) >= MinGaps && m < MinGap {
 		c.fault("%.3f is less than %.2f", m, MinGap)
 	}
-	return c.end(20, "%.3f", median(s.Gaps))
+	return c.end(MinGaps, "%.3f", median(s.Gaps))
+}
+
+// leftOut says how many items were no cases.
+func (s *Set) leftOut() Check {
+	kept, out := 0, 0
+	for i := range s.Cases {
+		if s.Cases[i].Oracle.Variant == base {
+			kept++
+		}
+	}
+	var reasons []string
+	for _, reason := range slices.Sorted(maps.Keys(s.Dropped)) {
+		out += s.Dropped[reason]
+		reasons = append(reasons, fmt.Sprintf("%s %d", reason, s.Dropped[reason]))
+	}
+	c := atMost("Left out", "items that are no cases, of all", out, kept+out, MinItems, MaxLeftOut)
+	if len(reasons) > 0 {
+		c.Result += ": " + strings.Join(reasons, ", ")
+	}
+	return c
 }
 
 // baselines are what one gets without looking at the evidence.

@@ -216,6 +216,7 @@ func lines(path string, n int, each func(i int, line []byte) error) error {
 	i := 0
 	for ; scan.Scan(); i++ {
 		if i == n {
+			i++ // one more at least
 			break
 		}
 		if err := each(i, scan.Bytes()); err != nil {
@@ -225,7 +226,7 @@ func lines(path string, n int, each func(i int, line []byte) error) error {
 	if err := scan.Err(); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	if i != n || scan.Scan() {
+	if i != n {
 		return fmt.Errorf("%w: %s does not have the manifest's %d lines", ErrBroken, filepath.Base(path), n)
 	}
 	return nil

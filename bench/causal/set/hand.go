@@ -100,7 +100,7 @@ func (h handCase) decision(m record.Mechanism) (float64, error) {
 	if h.Experiment != nil {
 		menu = append(menu, *h.Experiment)
 	}
-	live, err := item.Judge(m, h.Query.Treatment, h.Hypotheses, h.Query.Given, menu, h.Actions)
+	live, err := item.Judge(m, h.Query.Treatment, h.Hypotheses, []item.Look{{Seen: h.Query.Given}}, menu, h.Actions)
 	if err != nil {
 		return 0, err
 	}

@@ -228,8 +228,11 @@ func (u *unit) keep(items []*item.Item) map[string]bool {
 	keep := map[string]bool{}
 	broken := map[string]string{}
 	for _, it := range items {
-		if wrong, ok := it.Oracle.Wrong["rung1"]; ok && it.Case.Rung == "intervention" {
+		if wrong, ok := it.Oracle.Wrong["rung1"]; ok && confounded(it) {
 			u.gaps = append(u.gaps, math.Abs(wrong-*it.Oracle.Value))
+		}
+		if w := it.Oracle.Witness; w != nil && it.Case.Rung == "intervention" {
+			u.gaps = append(u.gaps, w.Gap)
 		}
 		reason, ok := it.Check()
 		keep[it.Key] = ok
@@ -265,6 +268,13 @@ func (u *unit) keep(items []*item.Item) map[string]bool {
 		}
 	}
 	return keep
+}
+
+// confounded says whether a treatment and its outcome have a common cause, and the
+// outcome is none of the treatment: what is seen is then not what is done.
+func confounded(it *item.Item) bool {
+	x, y := subjects(it.Case.Query)
+	return it.Case.Rung == "intervention" && x != "" && y != "" && !ancestors(it.Oracle.Model)[[2]string{y, x}]
 }
 
 // add makes cases of the items that are kept.

@@ -181,7 +181,7 @@ func deviation(e montecarlo.Estimate, truth float64) float64 {
 	}
 	variance := n * p * (1 - p)
 	if variance >= few {
-		return (float64(e.Plus) - n*p) / math.Sqrt(variance)
+		return (float64(e.Plus) - float64(n*p)) / math.Sqrt(variance)
 	}
 	tail, ok := stats.BinomialTest(e.Plus, e.N, p)
 	if !ok {

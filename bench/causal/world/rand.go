@@ -45,6 +45,9 @@ func (r *Rand) Below(n int) int {
 // Between draws from low to high, both included.
 func (r *Rand) Between(low, high int) int { return low + r.Below(high-low+1) }
 
+// Share draws a number from 0 up to 1, as a multiple of 2^-53.
+func (r *Rand) Share() float64 { return float64(r.source.Uint64()>>11) / (1 << 53) }
+
 // Chance is true in k of 1000 draws.
 func (r *Rand) Chance(k int) bool { return r.Below(1000) < k }
 

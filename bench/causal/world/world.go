@@ -333,7 +333,7 @@ type Episode struct {
 func (w *World) Sample(r *Rand) Episode {
 	e := Episode{map[string]int{}, map[string]int{}}
 	for _, v := range w.Nodes {
-		at, below := 0.0, float64(r.Below(1<<53))/(1<<53)
+		at, below := 0.0, r.Share()
 		pick := len(v.Tables) - 1
 		for k, t := range v.Tables {
 			if at += t.P; below < at {
