@@ -342,11 +342,7 @@ func TestChecksCanFail(t *testing.T) {
 		"a trap without a twin": {func(s *Set) {
 			first(t, s, func(c *Case) bool { return c.Oracle.Pair != nil && c.Oracle.Pair.Twin }).Oracle.Pair = nil
 		}, "Matched twins"},
-		"weak confounding": {func(s *Set) {
-			for i := range s.Gaps {
-				s.Gaps[i] = .05
-			}
-		}, "Confounding"},
+		"weak confounding":  {func(s *Set) { s.Gaps = slices.Repeat([]float64{.05}, MinGaps) }, "Confounding"},
 		"too much left out": {func(s *Set) { s.Dropped["rare_condition"] = len(s.Cases) }, "Left out"},
 		"answers near the prior": {func(s *Set) {
 			for i := range s.Cases {
@@ -527,4 +523,34 @@ func BenchmarkValidate(b *testing.B) {
 		b.ReportMetric(float64(checks[1].N), "queries/op")
 	}
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/op")
+}
+
+// docs/bench.md names every family, label and check.
+func TestDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page)
+	for _, topic := range Topics() {
+		if !strings.Contains(text, "| `"+topic+"` |") {
+			t.Errorf("the topic %s has no row", topic)
+		}
+	}
+	s := small(t)
+	for i := range s.Cases {
+		if p := s.Cases[i].Oracle.Pair; p != nil && !strings.Contains(text, "| `"+p.Label+"` |") {
+			t.Errorf("the label %s has no row", p.Label)
+		}
+	}
+	checks := mustValidate(t, s)
+	for name := range checks {
+		short, _, _ := strings.Cut(name, " of statuses")
+		if !strings.Contains(text, short) {
+			t.Errorf("the check %s is not there", name)
+		}
+	}
+	if want := fmt.Sprintf("%d answers with derivations", checks["Hand cases"].N); !strings.Contains(text, want) {
+		t.Errorf("the page does not say %q", want)
+	}
 }
