@@ -51,15 +51,7 @@ func (f *Frame) identify(key, topic string, w *world.World, variables []string) 
 // joint. ok is false where the graph does not identify it.
 func Identify(j record.Joint, q record.Query) (value float64, estimand string, ok bool) {
 	g := Graph(j)
-	set := func(v record.Values) graph.Set {
-		s := g.NewSet()
-		for name := range v {
-			i, _ := g.Node(name)
-			s.Add(i)
-		}
-		return s
-	}
-	e, _, err := identify.Identify(g, identify.Query{Do: set(q.Do), Outcome: set(q.Target), Given: set(q.Given)})
+	e, _, err := identify.Identify(g, About(g, q))
 	if e == nil || err != nil {
 		return 0, "", false
 	}
@@ -81,6 +73,20 @@ func Identify(j record.Joint, q record.Query) (value float64, estimand string, o
 		}
 	}
 	return p[cell], e.String(), true
+}
+
+// About is what a query asks of a graph.
+func About(g *graph.Graph, q record.Query) identify.Query {
+	set := func(v record.Values) graph.Set {
+		s := g.NewSet()
+		for name := range v {
+			if i, ok := g.Node(name); ok {
+				s.Add(i)
+			}
+		}
+		return s
+	}
+	return identify.Query{Do: set(q.Do), Outcome: set(q.Target), Given: set(q.Given)}
 }
 
 // Graph is the graph that comes with a joint.

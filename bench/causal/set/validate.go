@@ -431,16 +431,7 @@ func (s *Set) witness(k *Case) (off, gap float64, err error) {
 	case k.Public.Rung == "counterfactual":
 		return off, gap, nil
 	}
-	set := func(v record.Values) graph.Set {
-		s := public.NewSet()
-		for name := range v {
-			n, _ := public.Node(name)
-			s.Add(n)
-		}
-		return s
-	}
-	q := k.Public.Query
-	if _, hedge, err := identify.Identify(public, identify.Query{Do: set(q.Do), Outcome: set(q.Target), Given: set(q.Given)}); hedge == nil || err != nil {
+	if _, hedge, err := identify.Identify(public, item.About(public, k.Public.Query)); hedge == nil || err != nil {
 		return off, gap, fmt.Errorf("the graph has no hedge: %v", err)
 	}
 	return off, gap, nil
