@@ -110,7 +110,7 @@ func mediation(f *Frame) []*Item {
 		adjusted += float64(p * w.Probability(record.Values{w.Z: m}))
 	}
 	seen.wrong("adjusted_for_mediator", &adjusted)
-	return []*Item{ate, nde, nie, seen.trap("mediator_misuse", hidden), hidden}
+	return []*Item{ate, nde, nie, seen.trap("mediator_misuse", hidden), hidden, f.links("links", topic, w)}
 }
 
 func chains(f *Frame) []*Item {
@@ -126,6 +126,7 @@ func chains(f *Frame) []*Item {
 		f.doX("do_random", topic, random, 1),
 		f.seeX("see_random", topic, random, 0),
 		late.trap("temporal_order_shortcut", early), early,
+		f.links("links", topic, w),
 	}
 }
 
@@ -162,7 +163,7 @@ func interventions(f *Frame) []*Item {
 	const topic = "interventions"
 	w := f.motif()
 	items := []*Item{f.doX("do1", topic, w, 1), f.doX("do0", topic, w, 0), f.contrast("ate", topic, w, bayes.ATE)}
-	if w.Z != "" && w.Z != w.X && w.Z != w.Y && f.effect(w, w.X, w.Z, nil) == 0 {
+	if w.Z != "" && w.Z != w.X && w.Z != w.Y && math.Abs(effect(w, w.X, w.Z, nil)) < least {
 		items = append(items, f.numeric("do_given", topic, intervention, w, record.Query{Target: one(w.Y), Do: one(w.X), Given: one(w.Z)}))
 	}
 	if f.final {
@@ -202,7 +203,7 @@ func counterfactuals(f *Frame) []*Item {
 // unaffected is an observed variable that X has no effect on.
 func (f *Frame) unaffected(w *world.World) string {
 	for _, v := range w.Observed() {
-		if v != w.X && v != w.Y && math.Abs(f.effect(w, w.X, v, nil)) < 1e-12 {
+		if v != w.X && v != w.Y && math.Abs(effect(w, w.X, v, nil)) < least {
 			return v
 		}
 	}
@@ -220,5 +221,5 @@ func interaction(f *Frame) []*Item {
 	y := int(math.Round(*together.Oracle.Value)) // what mostly follows from both
 	without := f.numeric("without", topic, counterfactual, both, record.Query{
 		Target: record.Values{both.Y: y}, Do: record.Values{both.Z: 0}, Factual: record.Values{both.X: 1, both.Z: 1, both.Y: y}}).wrongRung("rung2")
-	return []*Item{needs.trap("omitted_joint_cause", enough), enough, together, single, without}
+	return []*Item{needs.trap("omitted_joint_cause", enough), enough, together, single, without, f.links("links", topic, both), f.links("links_either", topic, either)}
 }

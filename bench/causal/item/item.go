@@ -270,11 +270,11 @@ func (f *Frame) causes(key, topic string, w *world.World, x, y string, held reco
 	it.Case.Assumptions = append(it.Case.Assumptions, exact)
 	it.Case.AnswerFormat = []string{"status", "label", "confidence"}
 	it.Case.Question = f.askCauses(key, q)
-	effect := math.Abs(f.effect(w, x, y, held))
+	moved := math.Abs(effect(w, x, y, held))
 	switch {
-	case effect > it.Oracle.Tol:
+	case moved > it.Oracle.Tol:
 		it.Oracle.Label = "yes"
-	case effect < 1e-12:
+	case moved < least:
 		it.Oracle.Label = "no"
 	default:
 		it.Unsound = "effect_under_tolerance"
@@ -290,7 +290,9 @@ func tail(held record.Values) string {
 	return "," + terms(held)
 }
 
-func (f *Frame) effect(w *world.World, x, y string, held record.Values) float64 {
+// effect is how much setting x to 1 instead of 0 moves the probability of y, with other
+// variables held.
+func effect(w *world.World, x, y string, held record.Values) float64 {
 	do := func(v int) float64 {
 		set := maps.Clone(held)
 		if set == nil {

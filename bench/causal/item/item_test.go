@@ -150,7 +150,7 @@ func TestItems(t *testing.T) {
 					case "label", "experiment", "action":
 						missing = o.Label == ""
 					case "edges":
-						missing = o.Edges == nil
+						missing = o.Edges == nil && len(o.Links) == 0
 					case "set":
 						missing = len(o.Live.IdentifiedSet) == 0
 					}
@@ -312,6 +312,57 @@ func TestJudgeExperiments(t *testing.T) {
 	before := h(live.Posterior["a"], live.Posterior["b"], live.Posterior["c"])
 	if math.Abs(before-left-live.EIGBits["forced"]) > 1e-9 {
 		t.Errorf("forced tells %v bits, by the engine %v", live.EIGBits["forced"], before-left)
+	}
+}
+
+// Before anything is seen replace_all loses 4. K = 1 (.5) leaves 4; K = 0 (.5) leaves
+// fix_a, which loses 2: the look saves 1, and costs .25.
+func TestNetValue(t *testing.T) {
+	menu := []record.Experiment{{ID: "part", Cost: .25, Observe: "K"}, {ID: "idle", Cost: 3, Observe: "N"}}
+	live, err := Judge(model(), "F", hypotheses, nil, menu, actions)
+	if err != nil || math.Abs(live.NetValue["part"]-.75) > 1e-12 || live.NetValue["idle"] != -3 {
+		t.Errorf("net values %v, %v", live.NetValue, err)
+	}
+}
+
+// Signs, conditions and mediators, worked out from the tables.
+func TestLinks(t *testing.T) {
+	world := build("links", []scm.Node{
+		{Name: "A", Tables: scm.Root(500)},
+		{Name: "B", Tables: scm.Root(500)},
+		// A and B, unless it fails: each needs the other.
+		{Name: "C", Parents: []string{"A", "B"}, Tables: scm.And(2, 900)},
+		// C holds D down.
+		{Name: "D", Parents: []string{"C"}, Tables: []scm.Table{{P: .8, Values: []int{1, 0}}, {P: .2, Values: []int{1, 1}}}},
+		// D up without A, down with it.
+		{Name: "E", Parents: []string{"A", "D"}, Tables: []scm.Table{{P: 1, Values: []int{0, 1, 1, 0}}}},
+	})
+	want := []record.Link{
+		{Cause: "A", Effect: "C", Direct: true, Sign: positive, Condition: record.Values{"B": 1}},
+		{Cause: "B", Effect: "C", Direct: true, Sign: positive, Condition: record.Values{"A": 1}},
+		{Cause: "A", Effect: "D", Sign: negative, Mediators: []string{"C"}},
+		{Cause: "B", Effect: "D", Sign: negative, Mediators: []string{"C"}},
+		{Cause: "C", Effect: "D", Direct: true, Sign: negative},
+		{Cause: "A", Effect: "E", Direct: true, Sign: mixed, Mediators: []string{"C", "D"}},
+		{Cause: "B", Effect: "E", Sign: positive, Mediators: []string{"C", "D"}}, // with A = 1 it keeps D down, and E up; without A nothing
+		{Cause: "D", Effect: "E", Direct: true, Sign: mixed},
+	}
+	got := Links(world)
+	find := func(cause, effect string) record.Link {
+		i := slices.IndexFunc(got, func(l record.Link) bool { return l.Cause == cause && l.Effect == effect })
+		if i < 0 {
+			return record.Link{}
+		}
+		return got[i]
+	}
+	for _, w := range want {
+		if l := find(w.Cause, w.Effect); !reflect.DeepEqual(l, w) {
+			t.Errorf("%+v, want %+v", l, w)
+		}
+	}
+	// C holds D down, so that E falls without A and rises with it: on the whole nothing.
+	if len(got) != len(want) {
+		t.Errorf("%d links, not %d: %+v", len(got), len(want), got)
 	}
 }
 

@@ -50,13 +50,18 @@ func Judge(m record.Mechanism, cause string, hypotheses []string, looks []Look, 
 	for _, h := range decide.IdentifiedSet(posterior) {
 		live.IdentifiedSet = append(live.IdentifiedSet, hypotheses[h])
 	}
-	if err := j.experiments(live, h, masses, posterior, looks, experiments); err != nil {
+	menu, err := j.menu(h, masses, looks, experiments)
+	if err != nil {
 		return nil, err
 	}
-	return live, losses(live, hypotheses, posterior, actions)
+	if err := tells(live, posterior, menu, experiments); err != nil {
+		return nil, err
+	}
+	return live, losses(live, hypotheses, posterior, menu, experiments, actions)
 }
 
-func losses(live *record.Live, hypotheses []string, posterior []float64, actions []record.Action) error {
+// losses fills in what each action loses, and what each experiment of a menu saves.
+func losses(live *record.Live, hypotheses []string, posterior []float64, menu [][][]float64, experiments []record.Experiment, actions []record.Action) error {
 	if len(actions) == 0 {
 		return nil
 	}
@@ -75,10 +80,31 @@ func losses(live *record.Live, hypotheses []string, posterior []float64, actions
 		live.ExpectedLoss[action.ID] = expected
 	}
 	regret, err := decide.Regret(posterior, loss)
+	if err != nil {
+		return err
+	}
 	for a, action := range actions {
 		live.Regret[action.ID] = regret[a]
 	}
-	return err
+	if len(menu) == 0 {
+		return nil
+	}
+	p := decide.Problem{Prior: posterior}
+	for _, l := range loss {
+		gain := make([]float64, len(l))
+		for h, x := range l {
+			gain[h] = -x
+		}
+		p.Utility = append(p.Utility, gain)
+	}
+	for i, likelihood := range menu {
+		p.Queries = append(p.Queries, decide.Query{Cost: experiments[i].Cost, Likelihood: likelihood})
+	}
+	live.NetValue = map[string]float64{}
+	for i, v := range decide.Solve(p).Queries {
+		live.NetValue[experiments[i].ID] = v.Net
+	}
+	return nil
 }
 
 // judge works the probability of looks out by going through the values of the
@@ -98,16 +124,13 @@ func (j *judge) parents(v int) []int {
 	return out
 }
 
-func (j *judge) experiments(live *record.Live, h int, masses, posterior []float64, looks []Look, experiments []record.Experiment) error {
-	if len(experiments) == 0 {
-		return nil
-	}
+// menu is the likelihood of what each experiment may show next, 0 or 1, by hypothesis.
+func (j *judge) menu(h int, masses []float64, looks []Look, experiments []record.Experiment) ([][][]float64, error) {
 	var menu [][][]float64
-	live.EIGBits, live.InformationRegret = map[string]float64{}, map[string]float64{}
 	for _, e := range experiments {
 		with, err := j.masses(h, append(slices.Clone(looks), Look{e.Do, record.Values{e.Observe: 1}}))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		likelihood := make([][]float64, len(masses))
 		for h := range likelihood {
@@ -118,13 +141,25 @@ func (j *judge) experiments(live *record.Live, h int, masses, posterior []float6
 			}
 		}
 		menu = append(menu, likelihood)
-		live.EIGBits[e.ID] = billionths(decide.EIG(posterior, likelihood))
+	}
+	return menu, nil
+}
+
+// tells fills in how much each experiment of a menu tells.
+func tells(live *record.Live, posterior []float64, menu [][][]float64, experiments []record.Experiment) error {
+	if len(menu) == 0 {
+		return nil
 	}
 	regret, err := decide.InformationRegret(posterior, menu)
+	if err != nil {
+		return err
+	}
+	live.EIGBits, live.InformationRegret = map[string]float64{}, map[string]float64{}
 	for i, e := range experiments {
+		live.EIGBits[e.ID] = billionths(decide.EIG(posterior, menu[i]))
 		live.InformationRegret[e.ID] = billionths(regret[i])
 	}
-	return err
+	return nil
 }
 
 // billionths rounds what logarithms gave: their last bits differ between machines.

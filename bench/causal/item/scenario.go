@@ -235,6 +235,9 @@ func activeExperiments(f *Frame) []*Item {
 	if told.Oracle.Live != nil && len(told.Oracle.Live.IdentifiedSet) > 1 {
 		told.Unsound = "nothing_is_told"
 	}
+	if live := hasty.Oracle.Live; live != nil && slices.Max(slices.Collect(maps.Values(live.NetValue))) <= 0 {
+		hasty.Unsound = "no_check_pays"
+	}
 	return []*Item{choice.trap("costly_irrelevant_experiment", plain), plain, hasty.trap("experiment_avoidance", told), told}
 }
 

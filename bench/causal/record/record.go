@@ -48,6 +48,7 @@ const (
 	Effect      = "effect"      // of a treatment on an outcome, as docs/calc.md has them
 	Causes      = "causes"      // whether the treatment has an effect on the outcome in any world of the model: yes or no
 	Bounds      = "bounds"      // of a probability of causation
+	Links       = "links"       // the effects of the mechanism: direct, with sign and condition, or through others
 	Structure   = "structure"   // the class of graphs that the evidence identifies
 	Diagnosis   = "diagnosis"   // which hypothesis is true
 	Choice      = "choice"      // which permitted intervention tells most
@@ -170,6 +171,7 @@ type PrivateOracle struct {
 	// Value.
 	Wrong   map[string]float64 `json:"wrong,omitempty"`
 	Edges   *Edges             `json:"edges,omitzero"`
+	Links   []Link             `json:"links,omitempty"`
 	Witness *Witness           `json:"witness,omitzero"`
 	Hash    string             `json:"witness_hash,omitzero"`
 	Factual *world.Episode     `json:"factual_episode,omitzero"`
@@ -199,6 +201,18 @@ type Edges struct {
 	Undirected [][2]string `json:"undirected"`
 }
 
+// Link is an effect of one variable on another.
+type Link struct {
+	Cause  string `json:"cause"`
+	Effect string `json:"effect"`
+	Direct bool   `json:"direct"`
+	Sign   string `json:"sign"` // positive, negative or mixed
+	// Condition has the values of other direct causes without which there is no effect.
+	Condition Values `json:"condition,omitempty"`
+	// Mediators are the observed variables on directed paths between the two.
+	Mediators []string `json:"mediators,omitempty"`
+}
+
 // Witness is two models with the same observed distribution and other answers.
 type Witness struct {
 	Models [2]Mechanism `json:"models"`
@@ -218,6 +232,9 @@ type Live struct {
 	InformationRegret map[string]float64 `json:"information_regret,omitempty"`
 	ExpectedLoss      map[string]float64 `json:"expected_loss,omitempty"`
 	Regret            map[string]float64 `json:"regret,omitempty"`
+	// NetValue is by how much each experiment lowers the expected loss of the best action,
+	// less its cost: what pays is positive.
+	NetValue map[string]float64 `json:"net_value,omitempty"`
 }
 
 // Delivery is what a tool answers.

@@ -54,10 +54,10 @@ func TestGolden(t *testing.T) {
 		t.Fatal("the digests are those of another version")
 	}
 	for _, tc := range []struct{ seed, split, want string }{
-		{"golden", Dev, "429e590b7d655fc86ac7783774433c4486e94c06c817f7104cd343fd6e6f6038"},
-		{"golden", Val, "8984c1bb3f5d3fb6182d9ae9fbadfb241a0bac0228393eecb3159cce9a20f062"},
-		{"golden", Test, "b7672f8f123b7a2aa64a2dca541420a1f4e11391f303f44d90b1bccb647bc5df"},
-		{"another", Dev, "d4b7a38b6bb66b310f6c0e4993d5ec2156859d82a93241bb896475a45b6f7f70"},
+		{"golden", Dev, "4fbacee4ddb427a48ff0861b3c8a0469e996f8fd09ad832e0cda42f5cbd8142b"},
+		{"golden", Val, "dfb13228620147ebbaecd0a7f3cc468b9b6e1f25b177207de8a24a174280e9d4"},
+		{"golden", Test, "495fbb03f954362878963b56ed765f02f5fd9229370a9e5a4f011c30dc2eb448"},
+		{"another", Dev, "b5d1f3dc11abc4cad16ce2a1233a2a84fa11d6ab13f3bd59b7764845a5c2e7cb"},
 	} {
 		if got := digest(mustGenerate(t, recipe(tc.seed, tc.split, 30))); got != tc.want {
 			t.Errorf("%s %s: %s, want %s", tc.seed, tc.split, got, tc.want)
