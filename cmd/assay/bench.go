@@ -35,7 +35,7 @@ type benchGenerateCmd struct {
 	Worlds   int      `help:"How many independent worlds. C9: 60 for dev, 200 for the others." default:"60"`
 	Seed     string   `help:"What everything follows from. Default: drawn at random. Anybody who can guess it knows the answers, and arguments can be seen by others: for dev." placeholder:"TEXT"`
 	SeedFile string   `help:"File with the seed." type:"existingfile" placeholder:"FILE" xor:"seed"`
-	Topic    []string `help:"Make this family only. Can be repeated." placeholder:"TOPIC"`
+	Topic    []string `help:"Make this family only (docs/bench.md). Can be repeated." placeholder:"TOPIC"`
 	BaseOnly bool     `help:"Leave out the variants: nonsense names, other names, other words, evidence behind tools."`
 }
 
@@ -80,6 +80,9 @@ func (c *benchGenerateCmd) Run(a *app) error {
 	end()
 	if errors.Is(err, fs.ErrExist) {
 		return usageError("%w: give a path that is free", err)
+	}
+	if errors.Is(err, set.ErrPlace) {
+		return usageError("%w", err)
 	}
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -55,10 +56,13 @@ func (s *Set) Manifest() Manifest {
 
 // Write writes a set to a directory that does not exist or is empty; the manifest
 // comes last. The private part goes to a directory of its own, which must be new too;
-// "" is dir/private.
+// "" is dir/private. The errors are ErrPlace, fs.ErrExist and those of files.
 func (s *Set) Write(ctx context.Context, dir, private string, progress func(done, total int64)) error {
 	if private == "" {
 		private = filepath.Join(dir, "private")
+	}
+	if inside, err := filepath.Rel(private, dir); err != nil || !strings.HasPrefix(inside, "..") {
+		return fmt.Errorf("%w: %s holds what agents get, and would be closed to them", ErrPlace, private)
 	}
 	for _, d := range []string{dir, private} {
 		if entries, err := os.ReadDir(d); err == nil && len(entries) > 0 {
@@ -113,6 +117,9 @@ func (s *Set) Write(ctx context.Context, dir, private string, progress func(done
 	}
 	return nil
 }
+
+// ErrPlace is a private directory that is not apart from the public one.
+var ErrPlace = errors.New("bad place for oracles")
 
 // ErrBroken is a set whose files are not what they should be.
 var ErrBroken = errors.New("the set is broken")
@@ -197,6 +204,9 @@ func ReadPublic(dir string) (*Set, *Manifest, error) {
 			}
 			s.Blobs[name] = b
 		}
+	}
+	if len(s.Blobs) != m.Blobs {
+		return nil, nil, fmt.Errorf("%w: the cases show %d blobs, the manifest says %d", ErrBroken, len(s.Blobs), m.Blobs)
 	}
 	return s, &m, nil
 }

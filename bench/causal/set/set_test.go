@@ -176,6 +176,11 @@ func TestWriteAndRead(t *testing.T) {
 	if err := s.Write(context.Background(), dir, "", nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("written over: %v", err)
 	}
+	for _, private := range []string{filepath.Join(t.TempDir(), "x"), "/"} {
+		if err := s.Write(context.Background(), filepath.Join(private, "set"), private, nil); !errors.Is(err, ErrPlace) {
+			t.Errorf("a set inside its private part: %v", err)
+		}
+	}
 	// Oracles elsewhere, and a reader who may not see them.
 	elsewhere, apart := filepath.Join(t.TempDir(), "oracles"), filepath.Join(t.TempDir(), "set")
 	if err := s.Write(context.Background(), apart, elsewhere, nil); err != nil {
