@@ -61,7 +61,7 @@ func association(f *Frame) []*Item {
 	return []*Item{
 		trap.trap("correlation_as_causation", twin), twin,
 		causes.trap("correlation_as_causation", edge), edge,
-		f.seeX("see", topic, apart, 1).wrongRung("rung2"),
+		f.seeX("see", topic, apart, 1).wrong("rung2", trap.Oracle.Value),
 	}
 }
 
@@ -220,6 +220,8 @@ func interaction(f *Frame) []*Item {
 	single.wrong("joint_cause_omitted", together.Oracle.Value)
 	y := int(math.Round(*together.Oracle.Value)) // what mostly follows from both
 	without := f.numeric("without", topic, counterfactual, both, record.Query{
-		Target: record.Values{both.Y: y}, Do: record.Values{both.Z: 0}, Factual: record.Values{both.X: 1, both.Z: 1, both.Y: y}}).wrongRung("rung2")
+		Target: record.Values{both.Y: y}, Do: record.Values{both.Z: 0}, Factual: record.Values{both.X: 1, both.Z: 1, both.Y: y}})
+	still := 1.0
+	without.wrong("joint_cause_omitted", &still)
 	return []*Item{needs.trap("omitted_joint_cause", enough), enough, together, single, without, f.links("links", topic, both), f.links("links_either", topic, either)}
 }

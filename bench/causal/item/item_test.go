@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 
 	"assay/bench/causal"
@@ -460,6 +461,27 @@ func TestBoundsAreSharp(t *testing.T) {
 	}
 }
 
+// Samples have the frequencies of the world, and are the same under other names.
+func TestSamples(t *testing.T) {
+	sorted := map[string][]int{}
+	for _, dress := range []string{"a", "b"} {
+		f := frame("s", dress, 0, false)
+		w := f.draw(world.Confounded)
+		listing := f.order("joint", w.Observed())
+		s := f.samples(w, listing, Samples)
+		for cell, p := range w.Joint(listing) {
+			off := float64(s.Counts[cell]) - Samples*p
+			if math.Abs(off) > 5*math.Sqrt(Samples*p*(1-p)) {
+				t.Errorf("cell %d of %v was drawn %d times, its chance is %v", cell, listing, s.Counts[cell], p)
+			}
+		}
+		sorted[dress] = slices.Sorted(slices.Values(s.Counts))
+	}
+	if !slices.Equal(sorted["a"], sorted["b"]) {
+		t.Errorf("other names, other samples: %v", sorted)
+	}
+}
+
 // The held-out structures are asked about in the final split alone.
 func TestHeldOut(t *testing.T) {
 	for _, seed := range []string{"1", "2", "3", "4", "5", "6", "7", "8"} {
@@ -477,6 +499,33 @@ func TestHeldOut(t *testing.T) {
 				if !final && held > 0 || final && held == 0 && (family.Topic == "interventions" || family.Topic == "counterfactuals") {
 					t.Errorf("%s, final %v: %d items of held-out structures", family.Topic, final, held)
 				}
+			}
+		}
+	}
+}
+
+// Each item of each family is a case in some worlds, and in most of those that have it.
+func TestItemsAreCases(t *testing.T) {
+	const worlds = 60
+	for _, family := range Families {
+		kept, all := map[string]int{}, map[string]int{}
+		reasons := map[string]map[string]int{}
+		for i := range worlds {
+			for _, it := range family.Make(frame(strconv.Itoa(i), "d", 0, false)) {
+				all[it.Key]++
+				if reason, ok := it.Check(); ok {
+					kept[it.Key]++
+				} else {
+					if reasons[it.Key] == nil {
+						reasons[it.Key] = map[string]int{}
+					}
+					reasons[it.Key][reason]++
+				}
+			}
+		}
+		for key, n := range all {
+			if 3*kept[key] < n {
+				t.Errorf("%s/%s: a case in %d of %d worlds: %v", family.Topic, key, kept[key], n, reasons[key])
 			}
 		}
 	}

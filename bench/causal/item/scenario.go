@@ -105,7 +105,7 @@ func (in incident) seen(variables ...string) record.Values {
 // is held healthy, and perhaps the bystander.
 func (in incident) menu(f *Frame, bystander bool) []record.Experiment {
 	r := f.rand("costs")
-	cost := func() float64 { return float64(r.Between(1, 8)) / 2 }
+	cost := func() float64 { return float64(r.Between(1, 4)) / 2 }
 	out := []record.Experiment{
 		{Cost: cost(), Observe: in.components[0]},
 		{Cost: cost(), Observe: in.components[3]},
@@ -124,13 +124,13 @@ func (in incident) menu(f *Frame, bystander bool) []record.Experiment {
 
 func (in incident) actions(f *Frame) []record.Action {
 	r := f.rand("losses")
-	down := float64(r.Between(10, 30))
+	down := r.Between(20, 40)
 	var out []record.Action
 	for _, k := range append(slices.Clone(in.components), "") {
 		a := record.Action{Loss: map[string]float64{}}
 		price := float64(r.Between(1, 6))
 		for _, h := range in.components {
-			a.Loss[h] = price + down
+			a.Loss[h] = price + float64(down)
 			if h == k {
 				a.Loss[h] = price
 			}
@@ -139,7 +139,7 @@ func (in incident) actions(f *Frame) []record.Action {
 		if k == "" { // replace everything
 			a.ID = "replace_all"
 			for _, h := range in.components {
-				a.Loss[h] = down / 2
+				a.Loss[h] = float64(down * 2 / 3)
 			}
 		}
 		out = append(out, a)

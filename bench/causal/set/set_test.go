@@ -54,10 +54,10 @@ func TestGolden(t *testing.T) {
 		t.Fatal("the digests are those of another version")
 	}
 	for _, tc := range []struct{ seed, split, want string }{
-		{"golden", Dev, "4fbacee4ddb427a48ff0861b3c8a0469e996f8fd09ad832e0cda42f5cbd8142b"},
-		{"golden", Val, "dfb13228620147ebbaecd0a7f3cc468b9b6e1f25b177207de8a24a174280e9d4"},
-		{"golden", Test, "495fbb03f954362878963b56ed765f02f5fd9229370a9e5a4f011c30dc2eb448"},
-		{"another", Dev, "b5d1f3dc11abc4cad16ce2a1233a2a84fa11d6ab13f3bd59b7764845a5c2e7cb"},
+		{"golden", Dev, "5540d726e3f1b21bb0cce02060dbe8eeb6c862711b8fc569f9ecb288addbb60a"},
+		{"golden", Val, "db89e6b0b3ae837fb11a688513c916eccbda4b808d86503910b28cbdc04f9161"},
+		{"golden", Test, "35ac0c6ab244aef137211a37d5f4f161d213a42a5670c4bd9adf81cd6b833383"},
+		{"another", Dev, "ed5ccd8eb1b41ae84d189387b49d1b4d794cfd9dbe029757f8cbd861e16376c3"},
 	} {
 		if got := digest(mustGenerate(t, recipe(tc.seed, tc.split, 30))); got != tc.want {
 			t.Errorf("%s %s: %s, want %s", tc.seed, tc.split, got, tc.want)
@@ -315,6 +315,10 @@ func TestChecksCanFail(t *testing.T) {
 			c := first(t, s, open)
 			delete(s.Blobs, c.Public.Evidence[0].Ref[len("sha256:"):])
 		}, "Records"},
+		"an identified value": {func(s *Set) {
+			c := first(t, s, func(c *Case) bool { return c.Public.Family == "identification" && c.Oracle.Value != nil })
+			c.Oracle.Value = clone(*c.Oracle.Value + 1e-9)
+		}, "Estimands"},
 		"no witness": {func(s *Set) { first(t, s, open).Oracle.Witness = nil }, "Non-identifiability witnesses"},
 		"a witness of another joint": {func(s *Set) {
 			w := *first(t, s, open).Oracle.Witness

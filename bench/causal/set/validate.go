@@ -85,7 +85,7 @@ func Validate(ctx context.Context, s *Set, o Options) ([]Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	checks := []Check{handCases(), simulated, records, s.backDoor(), s.witnesses(), s.decisions(), s.pairs()}
+	checks := []Check{handCases(), simulated, records, s.backDoor(), s.estimands(), s.witnesses(), s.decisions(), s.pairs()}
 	checks = append(checks, s.audits()...)
 	if o.Whole {
 		for i := range checks {
@@ -287,6 +287,37 @@ func (s *Set) backDoor() Check {
 			}
 		}
 	})
+	return c.end(1, "largest difference %.2g", worst)
+}
+
+// estimands works identification out again from what is public, and holds it against
+// the oracle and the intervention in the model.
+func (s *Set) estimands() Check {
+	c := Check{Name: "Estimands", Method: "from the public graph and joint alone, against the intervention in the model"}
+	worst := 0.0
+	for i := range s.Cases {
+		k := &s.Cases[i]
+		j, ok := s.joint(k)
+		if !ok || !j.Graph || k.Oracle.Value == nil || k.Public.Query.Kind != record.Probability {
+			continue
+		}
+		c.N++
+		value, estimand, ok := item.Identify(j, k.Public.Query)
+		if !ok || estimand != k.Oracle.Formula {
+			c.fault("case %s: the estimand is %q", k.Public.CaseID, estimand)
+			continue
+		}
+		m, err := scm.New(k.Oracle.Model.Nodes, k.Oracle.Model.Latent)
+		if err != nil {
+			c.fault("case %s: %v", k.Public.CaseID, err)
+			continue
+		}
+		truth, err := m.Ask(scm.Intervention, k.Public.Query.SCM())
+		off := max(math.Abs(value-truth), math.Abs(*k.Oracle.Value-truth))
+		if worst = max(worst, off); err != nil || !(off <= Exact) {
+			c.fault("case %s: the estimand has %v, the oracle %v, the model %v: %v", k.Public.CaseID, value, *k.Oracle.Value, truth, err)
+		}
+	}
 	return c.end(1, "largest difference %.2g", worst)
 }
 
