@@ -181,8 +181,11 @@ type world [][]words
 type state struct {
 	m     *model
 	noise [][]words // a mask for each table
-	valid words     // draws that count
-	rows  []words
+	// digits are, for each table, the binary digits of its probability among those that
+	// are left.
+	digits [][]uint64
+	valid  words // draws that count
+	rows   []words
 }
 
 func newState(m *model) *state {
@@ -190,6 +193,7 @@ func newState(m *model) *state {
 	most := 0
 	for _, v := range m.vars {
 		s.noise = append(s.noise, make([]words, len(v.tables)))
+		s.digits = append(s.digits, v.digits())
 		most = max(most, v.rows)
 	}
 	s.rows = make([]words, most)
@@ -232,23 +236,27 @@ func (s *source) among(mask, digits uint64) uint64 {
 	return picked
 }
 
+func (v *variable) digits() []uint64 {
+	left := 1.0
+	out := make([]uint64, len(v.chance))
+	for t, p := range v.chance {
+		if share := p / left; share < 1 {
+			out[t] = uint64(math.Ldexp(share, 64))
+		} else {
+			out[t] = math.MaxUint64
+		}
+		left = max(left-p, 0)
+	}
+	return out
+}
+
 func (s *state) draw(noise *source) {
 	for i, v := range s.m.vars {
-		left := 1.0
-		digits := make([]uint64, len(v.tables))
-		for t, p := range v.chance {
-			if share := p / left; share < 1 {
-				digits[t] = uint64(math.Ldexp(share, 64))
-			} else {
-				digits[t] = math.MaxUint64
-			}
-			left = max(left-p, 0)
-		}
 		last := len(v.tables) - 1
 		for w := range block {
 			rest := ^uint64(0)
 			for t := range last {
-				picked := noise.among(rest, digits[t])
+				picked := noise.among(rest, s.digits[i][t])
 				s.noise[i][t][w] = picked
 				rest &^= picked
 			}

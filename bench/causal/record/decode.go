@@ -46,18 +46,12 @@ func (f *Fault) Error() string { return fmt.Sprintf("at %q: %s", f.Pointer, f.Me
 // bad JSON: also of a name that stands twice, and of what follows the record.
 func Decode[T Record](line []byte) (T, error) {
 	var out T
-	var head struct {
-		V int `json:"v"`
-	}
-	if err := json.Unmarshal(line, &head); err != nil { // finds repeated names too
+	var doc any
+	if err := json.Unmarshal(line, &doc); err != nil { // finds repeated names too
 		return out, err
 	}
-	if head.V != Version {
-		return out, fmt.Errorf("%w %d, want %d", versioned.ErrVersion, head.V, Version)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(line))
-	if err != nil {
-		return out, err
+	if object, ok := doc.(map[string]any); ok && object["v"] != float64(Version) {
+		return out, fmt.Errorf("%w %v, want %d", versioned.ErrVersion, object["v"], Version)
 	}
 	if err := compiled()[nameOf(&out)].Validate(doc); err != nil {
 		return out, fault(err)

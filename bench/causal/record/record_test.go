@@ -85,6 +85,7 @@ func TestRecordsAreStrict(t *testing.T) {
 	if _, err := Decode[ToolEvent]([]byte(strings.Replace(toolEvent, `"v":1`, `"v":2`, 1))); !errors.Is(err, versioned.ErrVersion) {
 		t.Errorf("another version: %v", err)
 	}
+	refused[ToolEvent](t, "no record", toolEvent, toolEvent, `[1]`, "")
 	for name, line := range map[string]string{
 		"a member twice":      strings.Replace(toolEvent, `"seq":4`, `"seq":4,"seq":4`, 1),
 		"a member twice deep": strings.Replace(publicCase, `"target":{"oom_kill":1}`, `"target":{"oom_kill":1,"oom_kill":1}`, 1),
