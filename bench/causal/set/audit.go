@@ -80,7 +80,10 @@ func (s *Set) audits() []Check {
 		s.mentions().check("Order in the question", "the variable that is named first is a cause of the other"),
 	}
 	out = append(out, s.variances()...)
-	out = append(out, s.gap(), s.leftOut())
+	out = append(out,
+		gaps("Confounding", "median |P(y|do x) - P(y|x)| before any item is dropped", s.Gaps),
+		gaps("Gaps of witnesses", "median difference of the two answers", s.witnessGaps()),
+		s.leftOut())
 	return append(out, s.baselines()...)
 }
 
@@ -245,16 +248,28 @@ func varianceCheck(name, method string, of cue) Check {
 	return c.end(MinItems, "%s", of)
 }
 
-// gap is the cost of taking what is seen for what is done, before items are dropped.
-func (s *Set) gap() Check {
-	c := Check{Name: "Confounding", Method: "median |P(y|do x) - P(y|x)| before any item is dropped", N: len(s.Gaps)}
-	if len(s.Gaps) == 0 {
+// gaps is a check that a mistake is costly: the median of what it is off by.
+func gaps(name, method string, of []float64) Check {
+	c := Check{Name: name, Method: method, N: len(of)}
+	if len(of) == 0 {
 		return c.end(MinGaps, "none")
 	}
-	if m := median(s.Gaps); len(s.Gaps) >= MinGaps && m < MinGap {
+	m := median(of)
+	if len(of) >= MinGaps && m < MinGap {
 		c.fault("%.3f is less than %.2f", m, MinGap)
 	}
-	return c.end(MinGaps, "%.3f", median(s.Gaps))
+	return c.end(MinGaps, "%.3f", m)
+}
+
+// witnessGaps are those of the cases that are not identifiable.
+func (s *Set) witnessGaps() []float64 {
+	var out []float64
+	for i := range s.Cases {
+		if w := s.Cases[i].Oracle.Witness; w != nil {
+			out = append(out, w.Gap)
+		}
+	}
+	return out
 }
 
 // leftOut says how many items were no cases.

@@ -54,10 +54,10 @@ func TestGolden(t *testing.T) {
 		t.Fatal("the digests are those of another version")
 	}
 	for _, tc := range []struct{ seed, split, want string }{
-		{"golden", Dev, "5540d726e3f1b21bb0cce02060dbe8eeb6c862711b8fc569f9ecb288addbb60a"},
-		{"golden", Val, "db89e6b0b3ae837fb11a688513c916eccbda4b808d86503910b28cbdc04f9161"},
-		{"golden", Test, "35ac0c6ab244aef137211a37d5f4f161d213a42a5670c4bd9adf81cd6b833383"},
-		{"another", Dev, "ed5ccd8eb1b41ae84d189387b49d1b4d794cfd9dbe029757f8cbd861e16376c3"},
+		{"golden", Dev, "31efcd967427239da70f63f4a7d7c103241bad571db0c57e450cdac11adb37b6"},
+		{"golden", Val, "6dfa5d63c36836c5336fff1414bf19153798338d9af1d8aae9bb4fd019ae8e59"},
+		{"golden", Test, "4a5a33b9ae1da5b3318d75e7ab3dff97be2a2efc768d47f6f22b3e86878597e9"},
+		{"another", Dev, "bc86482a6370b8e714dc29a9bdd09fa8c58f58647b5aef1ad5d2b1333d562a10"},
 	} {
 		if got := digest(mustGenerate(t, recipe(tc.seed, tc.split, 30))); got != tc.want {
 			t.Errorf("%s %s: %s, want %s", tc.seed, tc.split, got, tc.want)
@@ -351,7 +351,13 @@ func TestChecksCanFail(t *testing.T) {
 		"a trap without a twin": {func(s *Set) {
 			first(t, s, func(c *Case) bool { return c.Oracle.Pair != nil && c.Oracle.Pair.Twin }).Oracle.Pair = nil
 		}, "Matched twins"},
-		"weak confounding":  {func(s *Set) { s.Gaps = slices.Repeat([]float64{.05}, MinGaps) }, "Confounding"},
+		"weak confounding": {func(s *Set) { s.Gaps = slices.Repeat([]float64{.05}, MinGaps) }, "Confounding"},
+		"witnesses that differ little": {func(s *Set) {
+			w := &record.Witness{Gap: .05}
+			for i := range MinGaps {
+				s.Cases[i].Oracle.Witness = w
+			}
+		}, "Gaps of witnesses"},
 		"too much left out": {func(s *Set) { s.Dropped["rare_condition"] = len(s.Cases) }, "Left out"},
 		"answers near the prior": {func(s *Set) {
 			for i := range s.Cases {

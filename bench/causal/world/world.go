@@ -1,9 +1,10 @@
 // Package world draws structural causal models from seeds: small, binary, exact.
 //
 // A world is a shape (which variable listens to which) with mechanisms. What is
-// drawn for a mechanism depends on the seed and on the names of the variable and of
-// its cause alone, so that two shapes drawn from one seed agree in all that they
-// share: a world and its twin with one edge more, or less, are a matched pair.
+// drawn for a mechanism depends on the seed, on the names of the variable and of its
+// cause, and on whether a cause is hidden, alone, so that two shapes drawn from one
+// seed agree in what they share: a world and its twin with one edge more, or less, are
+// a matched pair.
 //
 // Probabilities are thousandths, or products of them.
 package world
@@ -166,10 +167,9 @@ func Random(seed Seed, n int) Shape {
 // Draw gives a shape its mechanisms.
 func Draw(seed Seed, s Shape) *World {
 	w := &World{Motif: s.Motif, X: s.X, Y: s.Y, Z: s.Z}
-	confounders := map[string]bool{}
+	strength := s.strengths()
 	for _, slot := range s.Slots {
-		confounders[slot.Name] = len(slot.Parents) == 0 && slot.Name != s.X && slot.Name != s.Y
-		w.Nodes = append(w.Nodes, scm.Node{Name: slot.Name, Parents: slot.Parents, Tables: mechanism(seed, slot, confounders)})
+		w.Nodes = append(w.Nodes, scm.Node{Name: slot.Name, Parents: slot.Parents, Tables: mechanism(seed, slot, strength)})
 		if slot.Latent {
 			w.Latent = append(w.Latent, slot.Name)
 		}
@@ -178,12 +178,33 @@ func Draw(seed Seed, s Shape) *World {
 	return w
 }
 
-// mechanism draws the tables of a variable. Confounders are strong, so that taking
-// what is seen for what is done is costly.
-func mechanism(seed Seed, slot Slot, confounders map[string]bool) []scm.Table {
+// strengths are how often, in thousandths, each variable gets through to an effect, at
+// least and at most. Confounders are strong, and a hidden one is the strongest of all,
+// so that taking what is seen for what is done is costly.
+func (s Shape) strengths() map[string][2]int {
+	hidden := slices.ContainsFunc(s.Slots, func(v Slot) bool { return v.Latent })
+	out := map[string][2]int{}
+	for _, v := range s.Slots {
+		switch {
+		case v.Latent:
+			out[v.Name] = [2]int{850, 980}
+		case len(v.Parents) == 0 && v.Name != s.X && v.Name != s.Y && !hidden:
+			out[v.Name] = [2]int{700, 950}
+		default:
+			out[v.Name] = [2]int{350, 750}
+		}
+	}
+	return out
+}
+
+// mechanism draws the tables of a variable.
+func mechanism(seed Seed, slot Slot, strength map[string][2]int) []scm.Table {
 	own := seed.Derive("mechanism " + slot.Name)
 	r := own.Rand()
-	if len(slot.Parents) == 0 {
+	switch {
+	case slot.Latent:
+		return scm.Root(scm.Thousandths(r.Between(400, 600)))
+	case len(slot.Parents) == 0:
 		return scm.Root(scm.Thousandths(r.Between(150, 850)))
 	}
 	if slot.Kind == MixtureOf {
@@ -196,12 +217,7 @@ func mechanism(seed Seed, slot Slot, confounders map[string]bool) []scm.Table {
 	} else {
 		strengths := make([]scm.Thousandths, len(slot.Parents))
 		for i, p := range slot.Parents {
-			edge := own.Derive(p).Rand()
-			if confounders[p] {
-				strengths[i] = scm.Thousandths(edge.Between(700, 950))
-			} else {
-				strengths[i] = scm.Thousandths(edge.Between(350, 750))
-			}
+			strengths[i] = scm.Thousandths(own.Derive(p).Rand().Between(strength[p][0], strength[p][1]))
 		}
 		tables = scm.NoisyOr(strengths, scm.Thousandths(leak))
 	}
