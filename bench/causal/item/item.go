@@ -198,8 +198,7 @@ func (f *Frame) numeric(key, topic, rung string, w *world.World, q record.Query)
 func condition(w *world.World, rung string, q record.Query) float64 {
 	switch rung {
 	case observation:
-		both := maps.Clone(q.Given)
-		return w.Probability(both)
+		return w.Probability(q.Given)
 	case intervention:
 		if len(q.Given) == 0 {
 			return 1

@@ -59,10 +59,11 @@ func (c *Check) end(least int, format string, args ...any) Check {
 
 // Options of Validate.
 type Options struct {
-	Draws int // of the simulation, for each model
+	// Draws of the simulation, for each model.
+	Draws int
 	// Progress is told how many models are simulated. It may be nil.
 	Progress func(done, total int64)
-	// Whole is a set that must be large enough for each check: too small is a fault.
+	// Whole says that the set must be large enough for each check: too few is a fault.
 	Whole bool
 }
 

@@ -203,9 +203,9 @@ func mechanism(seed Seed, slot Slot, strength map[string][2]int) []scm.Table {
 	r := own.Rand()
 	switch {
 	case slot.Latent:
-		return scm.Root(scm.Thousandths(r.Between(400, 600)))
+		return scm.Root(scm.Thousandths(r.Between(250, 750)))
 	case len(slot.Parents) == 0:
-		return scm.Root(scm.Thousandths(r.Between(150, 850)))
+		return scm.Root(scm.Thousandths(r.Between(100, 900)))
 	}
 	if slot.Kind == MixtureOf {
 		return mixture(r, len(slot.Parents))
