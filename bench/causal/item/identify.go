@@ -197,19 +197,7 @@ func coupled(w *world.World, ones map[int]float64, alike bool) *world.World {
 			tables = append(tables, t)
 		}
 	}
-	out := *w
-	out.Nodes = slices.Clone(w.Nodes)
-	for i, v := range out.Nodes {
-		if v.Name == w.Y {
-			out.Nodes[i].Tables = tables
-		}
-	}
-	m, err := scm.New(out.Nodes, out.Latent)
-	if err != nil {
-		panic(err)
-	}
-	out.Model = m
-	return &out
+	return w.With(scm.Node{Name: w.Y, Parents: []string{w.X}, Tables: tables})
 }
 
 // Faithful is how dependent two variables that the graph does not separate are at
@@ -244,7 +232,7 @@ func discovery(f *Frame) []*Item {
 	target := world.Pick(f.rand("target"), w.Observed())
 	held := joint
 	held.Targets = [][]string{{target}}
-	held.P = randomised(w, target).Joint(listing)
+	held.P = w.With(scm.Node{Name: target, Tables: scm.Root(500)}).Joint(listing)
 	tested := f.structure("experiment", topic, w, [][]string{{target}}, Blob{record.KindJoint, joint}, Blob{record.KindJoint, held})
 	tested.Case.Assumptions = append(tested.Case.Assumptions, "In the second distribution "+target+" was set by a fair coin.")
 	exactly := "The distribution is exact."
@@ -319,23 +307,6 @@ func (f *Frame) samples(w *world.World, listing []string, n int) record.Samples 
 		s.Counts[shown[sort.Search(len(below)-1, func(i int) bool { return x < below[i] })]]++
 	}
 	return s
-}
-
-// randomised is the world with one variable set by a fair coin.
-func randomised(w *world.World, variable string) *world.World {
-	out := *w
-	out.Nodes = slices.Clone(w.Nodes)
-	for i, v := range out.Nodes {
-		if v.Name == variable {
-			out.Nodes[i] = scm.Node{Name: v.Name, Tables: scm.Root(500)}
-		}
-	}
-	m, err := scm.New(out.Nodes, out.Latent)
-	if err != nil {
-		panic(err)
-	}
-	out.Model = m
-	return &out
 }
 
 // dependences is how dependent two variables are at least given a set that does not

@@ -328,7 +328,7 @@ func TestNetValue(t *testing.T) {
 
 // Signs, conditions and mediators, worked out from the tables.
 func TestLinks(t *testing.T) {
-	world := build("links", []scm.Node{
+	w := world.New("links", []scm.Node{
 		{Name: "A", Tables: scm.Root(500)},
 		{Name: "B", Tables: scm.Root(500)},
 		// A and B, unless it fails: each needs the other.
@@ -348,7 +348,7 @@ func TestLinks(t *testing.T) {
 		{Cause: "B", Effect: "E", Sign: positive, Mediators: []string{"C", "D"}}, // with A = 1 it keeps D down, and E up; without A nothing
 		{Cause: "D", Effect: "E", Direct: true, Sign: mixed},
 	}
-	got := Links(world)
+	got := Links(w)
 	find := func(cause, effect string) record.Link {
 		i := slices.IndexFunc(got, func(l record.Link) bool { return l.Cause == cause && l.Effect == effect })
 		if i < 0 {
@@ -356,9 +356,9 @@ func TestLinks(t *testing.T) {
 		}
 		return got[i]
 	}
-	for _, w := range want {
-		if l := find(w.Cause, w.Effect); !reflect.DeepEqual(l, w) {
-			t.Errorf("%+v, want %+v", l, w)
+	for _, right := range want {
+		if l := find(right.Cause, right.Effect); !reflect.DeepEqual(l, right) {
+			t.Errorf("%+v, want %+v", l, right)
 		}
 	}
 	// C holds D down, so that E falls without A and rises with it: on the whole nothing.

@@ -10,17 +10,6 @@ import (
 	"assay/bench/causal/world"
 )
 
-// build is a world of nodes that are written out, parents first.
-func build(motif string, nodes []scm.Node, latent ...string) *world.World {
-	w := &world.World{Motif: motif, Nodes: nodes, Latent: latent}
-	m, err := scm.New(nodes, latent)
-	if err != nil {
-		panic(err)
-	}
-	w.Model = m
-	return w
-}
-
 // threshold is a mechanism of one parent: 1 with so many thousandths for each of its
 // values, by one draw for all.
 func threshold(ones ...int) []scm.Table {
@@ -85,7 +74,7 @@ func (f *Frame) incident() incident {
 	or(in.shared[1], in.components[2], in.components[3])
 	or(in.symptom, in.shared[0], in.shared[1])
 	nodes = append(nodes, scm.Node{Name: in.bystander, Tables: scm.Root(scm.Thousandths(r.Between(300, 700)))})
-	in.w = build("incident", nodes)
+	in.w = world.New("incident", nodes)
 	in.w.X, in.w.Y = in.shared[0], in.symptom
 	for episodes := f.rand("episode"); in.episode.Values[in.symptom] != 1; {
 		in.episode = in.w.Sample(episodes)
@@ -247,7 +236,7 @@ func negativeEvidence(f *Frame) []*Item {
 	const topic = "negative_evidence"
 	r := f.rand("sensor")
 	e, covers, late, seen := f.name("E"), f.name("A"), f.name("L"), f.name("R")
-	w := build("sensor", []scm.Node{
+	w := world.New("sensor", []scm.Node{
 		{Name: e, Tables: scm.Root(scm.Thousandths(r.Between(350, 650)))},
 		{Name: covers, Tables: scm.Root(scm.Thousandths(r.Between(450, 800)))},
 		{Name: late, Tables: scm.Root(scm.Thousandths(r.Between(100, 400)))},
@@ -278,7 +267,7 @@ func revision(f *Frame) []*Item {
 	second := threshold(r.Between(200, 350), r.Between(600, 750))
 	third := threshold(r.Between(100, 300), r.Between(700, 900))
 	draw := func(motif string, first []scm.Table) *world.World {
-		w := build(motif, []scm.Node{
+		w := world.New(motif, []scm.Node{
 			{Name: h, Tables: prior}, {Name: g, Tables: other},
 			{Name: a, Parents: []string{h}, Tables: first}, {Name: b, Parents: []string{h}, Tables: second}, {Name: c, Parents: []string{g}, Tables: third},
 		})
@@ -333,7 +322,7 @@ func provenance(f *Frame) []*Item {
 		for i, p := range reports {
 			nodes = append(nodes, scm.Node{Name: p, Parents: []string{source(i)}, Tables: faithful})
 		}
-		w := build(motif, nodes)
+		w := world.New(motif, nodes)
 		w.X, w.Y = h, reports[0]
 		return w
 	}

@@ -166,16 +166,16 @@ func Random(seed Seed, n int) Shape {
 
 // Draw gives a shape its mechanisms.
 func Draw(seed Seed, s Shape) *World {
-	w := &World{Motif: s.Motif, X: s.X, Y: s.Y, Z: s.Z}
+	var nodes []scm.Node
+	var latent []string
 	strength := s.strengths()
 	for _, slot := range s.Slots {
-		w.Nodes = append(w.Nodes, scm.Node{Name: slot.Name, Parents: slot.Parents, Tables: mechanism(seed, slot, strength)})
+		nodes = append(nodes, scm.Node{Name: slot.Name, Parents: slot.Parents, Tables: mechanism(seed, slot, strength)})
 		if slot.Latent {
-			w.Latent = append(w.Latent, slot.Name)
+			latent = append(latent, slot.Name)
 		}
 	}
-	w.build()
-	return w
+	return New(s.Motif, nodes, latent...).about(s.X, s.Y, s.Z)
 }
 
 // strengths are how often, in thousandths, each variable gets through to an effect, at
@@ -265,30 +265,44 @@ func dependsOnAll(table []int, k int) bool {
 	return true
 }
 
-// build makes the model; what is drawn is always one.
-func (w *World) build() {
-	m, err := scm.New(w.Nodes, w.Latent)
+// New makes a world of nodes in a causal order, which are written by the program and
+// so are a model.
+func New(motif string, nodes []scm.Node, latent ...string) *World {
+	m, err := scm.New(nodes, latent)
 	if err != nil {
 		panic(err)
 	}
-	w.Model = m
+	return &World{Motif: motif, Nodes: nodes, Latent: latent, Model: m}
+}
+
+// about says what questions about the world are about.
+func (w *World) about(x, y, z string) *World {
+	w.X, w.Y, w.Z = x, y, z
+	return w
+}
+
+// With is the world with another mechanism of one variable.
+func (w *World) With(n scm.Node) *World {
+	nodes := slices.Clone(w.Nodes)
+	nodes[slices.IndexFunc(nodes, func(v scm.Node) bool { return v.Name == n.Name })] = n
+	return New(w.Motif, nodes, w.Latent...).about(w.X, w.Y, w.Z)
 }
 
 // Named is the world under other names; what names does not list keeps its own.
 func (w *World) Named(names map[string]string) *World {
-	out := &World{Motif: w.Motif, X: to(names, w.X), Y: to(names, w.Y), Z: to(names, w.Z)}
+	var nodes []scm.Node
 	for _, v := range w.Nodes {
 		n := scm.Node{Name: to(names, v.Name), Parents: make([]string, len(v.Parents)), Tables: v.Tables}
 		for i, p := range v.Parents {
 			n.Parents[i] = to(names, p)
 		}
-		out.Nodes = append(out.Nodes, n)
+		nodes = append(nodes, n)
 	}
+	var latent []string
 	for _, name := range w.Latent {
-		out.Latent = append(out.Latent, to(names, name))
+		latent = append(latent, to(names, name))
 	}
-	out.build()
-	return out
+	return New(w.Motif, nodes, latent...).about(to(names, w.X), to(names, w.Y), to(names, w.Z))
 }
 
 func to(names map[string]string, name string) string {
@@ -398,7 +412,7 @@ func (w *World) Joint(variables []string) []float64 {
 // world, it is this one's. The parents come before a node. The error is
 // causal.ErrZeroProbability.
 func Fit(variables []string, joint []float64, parents map[string][]string) (*World, error) {
-	w := &World{Motif: "fitted"}
+	var nodes []scm.Node
 	place := map[string]int{}
 	for i, v := range variables {
 		place[v] = len(variables) - 1 - i // its bit in a cell's number
@@ -424,10 +438,9 @@ func Fit(variables []string, joint []float64, parents map[string][]string) (*Wor
 			}
 			ones[row] = over[row] / under[row]
 		}
-		w.Nodes = append(w.Nodes, scm.Node{Name: v, Parents: ps, Tables: comonotone(ones)})
+		nodes = append(nodes, scm.Node{Name: v, Parents: ps, Tables: comonotone(ones)})
 	}
-	w.build()
-	return w, nil
+	return New("fitted", nodes), nil
 }
 
 // comonotone is a mechanism whose value is 1 with a probability for each row: one
