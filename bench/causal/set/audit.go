@@ -344,3 +344,11 @@ func cheapest(list []record.Experiment) string {
 	}
 	return list[at].ID
 }
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}
