@@ -8,7 +8,15 @@
 //	identify/  estimands, witnesses that there is none, counterfactual identification
 //	classes/   equivalence classes of graphs, and what experiments tell them apart
 //
-// All of it is pure: no clock, no randomness, and sums are made in an order that
+// and the benchmark that they answer:
+//
+//	world/       models drawn from seeds, and what they are called
+//	item/        questions about worlds with exact answers
+//	record/      the records of the benchmark, with their schemas
+//	set/         sets of cases: made, written, read, validated, audited
+//	montecarlo/  a second opinion that reads public cases alone
+//
+// All but set is pure: no clock, no randomness, and sums are made in an order that
 // depends on the request alone, so that a question has the same answer, to the bit,
 // each time it is asked.
 package causal

@@ -39,7 +39,7 @@ func TestSameOnEveryMachine(t *testing.T) {
 			found[name] = append(found[name], string(line))
 		}
 	}
-	for _, name := range []string{"elim", "bayes", "scm", "decide"} {
+	for _, name := range []string{"elim", "bayes", "scm", "decide", "identify", "world", "item", "set"} {
 		lines, ok := found["assay/bench/causal/"+name]
 		if !ok {
 			t.Errorf("%s is not in the assembly", name)

@@ -100,6 +100,7 @@ type cli struct {
 	Backup      backupCmd      `cmd:"" help:"Copy ledger, blobs and configuration to a directory, or bring the copy that is there up to date."`
 	Restore     restoreCmd     `cmd:"" help:"Check a backup and bring the ledger back from it."`
 	Calc        calcCmd        `cmd:"" help:"Answer exact questions, one JSON object a line (docs/calc.md)."`
+	Bench       benchCmd       `cmd:"" help:"Make and check benchmark worlds with exact answers."`
 	Demo        demoCmd        `cmd:"" help:"Run a real incident on this host, from event to recomputed score."`
 	DemoHog     hogCmd         `cmd:"" hidden:""`
 }

@@ -47,6 +47,11 @@ var rooms = map[string][]string{
 	"bench":               {"*"},
 	"bench/calc":          {"bench/causal", "internal/stats", "internal/tms"},
 	"bench/causal":        {},
+	"bench/causal/record": {"bench/causal", "internal"},
+	"bench/causal/item":   {"bench/causal", "bench/causal/record"},
+	// The second opinion shares nothing with the first.
+	"bench/causal/montecarlo": {},
+	"bench/causal/set":        {"bench/causal", "bench/causal/record", "bench/causal/item", "bench/causal/montecarlo", "internal", "internal/stats"},
 }
 
 // libraries names those who may import a library directly.

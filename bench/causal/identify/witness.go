@@ -116,9 +116,9 @@ func (p *Proof) Cost() float64 {
 			for _, parent := range c.parents(v) {
 				entries *= float64(c.statesOf(parent))
 			}
-			cost += entries * float64(len(bits))
+			cost += float64(entries * float64(len(bits)))
 		}
-		cost += joint * math.Ldexp(1, c.roots)
+		cost += float64(joint * math.Ldexp(1, c.roots))
 	}
 	return cost
 }

@@ -1,0 +1,248 @@
+package set
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"assay/bench/causal/record"
+	"assay/internal/durable"
+	"assay/internal/versioned"
+)
+
+// Manifest says what a set is. It tells nothing of the answers.
+type Manifest struct {
+	V            int            `json:"v"`
+	BenchVersion string         `json:"bench_version"`
+	Split        string         `json:"split"`
+	Worlds       int            `json:"worlds"`
+	Families     map[string]int `json:"families"` // cases by public family
+	Skins        map[string]int `json:"skins"`
+	Dropped      map[string]int `json:"dropped"` // items that were left out, by reason
+	Blobs        int            `json:"blobs"`
+	Cases        []Commitment   `json:"cases"`
+}
+
+// Commitment is what case.committed says of a case.
+type Commitment struct {
+	CaseID       string `json:"case_id"`
+	WorldID      string `json:"world_id"`
+	PublicSHA256 string `json:"public_sha256"` // of the case's line
+	OracleSHA256 string `json:"oracle_sha256"` // SHA-256(salt ‖ SHA-256(oracle))
+}
+
+// Manifest is the set's.
+func (s *Set) Manifest() Manifest {
+	m := Manifest{V: record.Version, BenchVersion: BenchVersion, Split: s.Recipe.Split, Worlds: s.Recipe.Worlds, Blobs: len(s.Blobs),
+		Families: map[string]int{}, Skins: map[string]int{}, Dropped: s.Dropped, Cases: []Commitment{}}
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		m.Families[c.Public.Family]++
+		m.Skins[c.Public.Skin]++
+		m.Cases = append(m.Cases, Commitment{c.Public.CaseID, c.Public.WorldID, hash(c.PublicLine), c.Committed()})
+	}
+	return m
+}
+
+// Write writes a set to a directory that does not exist or is empty; the manifest
+// comes last. The private part goes to a directory of its own, which must be new too;
+// "" is dir/private. The errors are ErrPlace, fs.ErrExist and those of files.
+func (s *Set) Write(ctx context.Context, dir, private string, progress func(done, total int64)) error {
+	if private == "" {
+		private = filepath.Join(dir, "private")
+	}
+	if inside, err := filepath.Rel(private, dir); err != nil || !strings.HasPrefix(inside, "..") {
+		return fmt.Errorf("%w: %s holds what agents get, and would be closed to them", ErrPlace, private)
+	}
+	for _, d := range []string{dir, private} {
+		if entries, err := os.ReadDir(d); err == nil && len(entries) > 0 {
+			return fmt.Errorf("%s: %w", d, fs.ErrExist)
+		}
+	}
+	blobs := filepath.Join(dir, "public", "blobs")
+	if err := os.MkdirAll(blobs, 0o755); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(private, 0o700); err != nil {
+		return err
+	}
+	if err := os.Chmod(private, 0o700); err != nil { // whatever it was
+		return err
+	}
+	names := make([]string, 0, len(s.Blobs))
+	for name := range s.Blobs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(blobs, name), s.Blobs[name], 0o644); err != nil {
+			return err
+		}
+		if progress != nil {
+			progress(int64(i+1), int64(len(names)))
+		}
+	}
+	var cases, oracles bytes.Buffer
+	for i := range s.Cases {
+		c := &s.Cases[i]
+		cases.Write(append(c.PublicLine, '\n'))
+		oracles.Write(append(encode(record.Sealed{V: record.Version, Salt: hex.EncodeToString(c.Salt[:]), Oracle: c.OracleLine}), '\n'))
+	}
+	for _, f := range []struct {
+		path string
+		data []byte
+		mode fs.FileMode
+	}{
+		{filepath.Join(private, "recipe.json"), append(encode(s.Recipe), '\n'), 0o600},
+		{filepath.Join(private, "oracles.jsonl"), oracles.Bytes(), 0o600},
+		{filepath.Join(dir, "public", "cases.jsonl"), cases.Bytes(), 0o644},
+		{filepath.Join(dir, "manifest.json"), append(encode(s.Manifest()), '\n'), 0o644},
+	} {
+		if err := durable.WriteFile(f.path, f.data, f.mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrPlace is a private directory that is not apart from the public one.
+var ErrPlace = errors.New("bad place for oracles")
+
+// ErrBroken is a set whose files are not what they should be.
+var ErrBroken = errors.New("the set is broken")
+
+// Read reads a set and holds each of its files against the manifest. private is where
+// its private part is, "" in dir. The errors are ErrBroken, and those of files.
+func Read(dir, private string) (*Set, *Manifest, error) {
+	if private == "" {
+		private = filepath.Join(dir, "private")
+	}
+	s, m, err := ReadPublic(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err := os.ReadFile(filepath.Join(private, "recipe.json"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := versioned.Decode(raw, record.Version, &s.Recipe); err != nil {
+		return nil, nil, fmt.Errorf("%w: recipe.json: %w", ErrBroken, err)
+	}
+	return s, m, lines(filepath.Join(private, "oracles.jsonl"), len(m.Cases), func(i int, line []byte) error {
+		return s.Cases[i].open(line, m.Cases[i])
+	})
+}
+
+// open reads the line of oracles.jsonl that belongs to a case.
+func (c *Case) open(line []byte, committed Commitment) error {
+	var sealed record.Sealed
+	if err := versioned.Decode(line, record.Version, &sealed); err != nil {
+		return err
+	}
+	salt, err := hex.DecodeString(sealed.Salt)
+	if err != nil || len(salt) != len(c.Salt) {
+		return errors.New("the salt is not 32 bytes in hex")
+	}
+	c.Salt, c.OracleLine = [32]byte(salt), bytes.Clone(sealed.Oracle)
+	if c.Committed() != committed.OracleSHA256 {
+		return errors.New("it is not the oracle that the manifest commits to")
+	}
+	if c.Oracle, err = record.Decode[record.PrivateOracle](c.OracleLine); err == nil && c.Oracle.CaseID != c.Public.CaseID {
+		err = errors.New("it is another case's")
+	}
+	return err
+}
+
+// ReadPublic reads what agents may: cases without their oracles.
+func ReadPublic(dir string) (*Set, *Manifest, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		return nil, nil, err
+	}
+	var m Manifest
+	if err := versioned.Decode(raw, record.Version, &m); err != nil {
+		return nil, nil, fmt.Errorf("%w: manifest.json: %w", ErrBroken, err)
+	}
+	s := &Set{Blobs: map[string][]byte{}, Dropped: m.Dropped, Cases: make([]Case, len(m.Cases))}
+	err = lines(filepath.Join(dir, "public", "cases.jsonl"), len(m.Cases), func(i int, line []byte) error {
+		if hash(line) != m.Cases[i].PublicSHA256 {
+			return errors.New("it is not the case of the manifest")
+		}
+		c := &s.Cases[i]
+		c.PublicLine = bytes.Clone(line)
+		c.Public, err = record.Decode[record.PublicCase](line)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range s.Cases {
+		for _, e := range s.Cases[i].Public.Evidence {
+			name := e.Ref[len("sha256:"):]
+			if s.Blobs[name] != nil {
+				continue
+			}
+			b, err := os.ReadFile(filepath.Join(dir, "public", "blobs", name))
+			if err != nil {
+				return nil, nil, err
+			}
+			if hash(b) != name {
+				return nil, nil, fmt.Errorf("%w: blob %s has other bytes", ErrBroken, name)
+			}
+			s.Blobs[name] = b
+		}
+	}
+	if len(s.Blobs) != m.Blobs {
+		return nil, nil, fmt.Errorf("%w: the cases show %d blobs, the manifest says %d", ErrBroken, len(s.Blobs), m.Blobs)
+	}
+	return s, &m, nil
+}
+
+// maxLine is the longest line of a set's files.
+const maxLine = 16 << 20
+
+// lines reads a file of n lines.
+func lines(path string, n int, each func(i int, line []byte) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	scan := bufio.NewScanner(f)
+	scan.Buffer(nil, maxLine)
+	i := 0
+	for ; scan.Scan(); i++ {
+		if i == n {
+			i++ // one more at least
+			break
+		}
+		if err := each(i, scan.Bytes()); err != nil {
+			return fmt.Errorf("%w: %s, line %d: %w", ErrBroken, filepath.Base(path), i+1, err)
+		}
+	}
+	if err := scan.Err(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if i != n {
+		return fmt.Errorf("%w: %s does not have the manifest's %d lines", ErrBroken, filepath.Base(path), n)
+	}
+	return nil
+}
+
+// Mechanism is a blob that holds a model, read strictly.
+func Mechanism(blob []byte) (m record.Mechanism, err error) {
+	return m, json.Unmarshal(blob, &m, json.RejectUnknownMembers(true))
+}
