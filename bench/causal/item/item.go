@@ -155,8 +155,6 @@ const (
 	decision       = "decision"
 )
 
-var rungs = map[string]scm.Rung{observation: scm.Association, intervention: scm.Intervention, counterfactual: scm.Counterfactual}
-
 // start is an item with what all have.
 func (f *Frame) start(key, topic, family, rung string, w *world.World, q record.Query) *Item {
 	it := &Item{Key: key, Condition: 1}
