@@ -86,7 +86,7 @@ func (t *tangler) answer(put func(events.Payload), run, id string) {
 		d := &events.ScoreRecorded{RunID: run, CaseID: id, Stage: stage, RunIndex: index, Scorer: pick(t.rng, "s/1", "s/1", "s/2"), ScorerSHA256: t.scorer()}
 		d.Outcome = pick(t.rng, nil, Ptr("correct"), Ptr("lucky"), Ptr("wrong"), Ptr("consistent_unjustified"), Ptr("abstain"))
 		d.Exclusion = pick(t.rng, nil, nil, nil, nil, nil, Ptr("leaked"))
-		d.ResponseSeq = pick(t.rng, nil, nil, nil, nil, nil, Ptr(uint64(t.rng.IntN(len(t.l.bodies)))))
+		d.ResponseSeq = pick(t.rng, nil, nil, nil, nil, nil, Ptr(uint64(t.rng.IntN(len(t.l.bodies)+1))))
 		for range t.rng.IntN(4) {
 			v := events.ScoreValue{Metric: pick(t.rng, "correct", "regret", "net_voi"), Value: maybe(t, t.rng.Float64()*3-1)}
 			if v.Metric == "correct" {

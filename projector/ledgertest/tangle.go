@@ -69,9 +69,9 @@ func (t *tangler) step() {
 		do    func()
 	}{
 		{20, t.bench}, {8, t.detect}, {14, t.toolCall}, {8, t.claims}, {6, t.revise}, {8, t.predict}, {12, t.rule}, {4, t.recheck},
-		{10, t.experiment}, {4, t.queries}, {9, t.hypothesise}, {4, t.abduce}, {12, t.label}, {5, t.usage}, {2, t.price},
+		{14, t.experiment}, {4, t.queries}, {9, t.hypothesise}, {4, t.abduce}, {12, t.label}, {5, t.usage}, {2, t.price},
 		{4, t.canaries}, {2, t.scan}, {8, t.deliver}, {9, func() { t.find("agent/piper") }}, {6, func() { t.believe("agent/piper") }},
-		{4, func() { t.contradict("agent/piper") }}, {2, func() { t.writeGraph("agent/piper") }}, {4, t.challenge}, {5, t.collide}, {3, t.consolidate},
+		{4, func() { t.contradict("agent/piper") }}, {2, func() { t.writeGraph("agent/piper") }}, {4, t.challenge}, {5, t.collide}, {6, t.consolidate}, {2, t.census},
 	} {
 		if t.rng.IntN(116) < s.share {
 			s.do()
@@ -245,6 +245,41 @@ func (t *tangler) label() {
 		d.Kind, d.ID, d.AbductionWarranted, d.Eligible = "opportunity", t.opportunity, is(), is()
 	}
 	t.say("operator", d)
+}
+
+// census samples edges, of which some are no causal claims, and has each labelled by two
+// who mostly agree.
+func (t *tangler) census() {
+	d := &events.AuditSampled{Week: pick(t.rng, "2026-W40", "2026-W41", "2026-W42"), Namespace: pick(t.rng, "production", "production", "canary"), Set: pick(t.rng, nil, Ptr("edges"), Ptr("edges"), Ptr("edges"))}
+	st := events.AuditStratum{Stratum: "edge"}
+	for i := range 40 {
+		st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: fmt.Sprintf("edge-%d", i)})
+	}
+	d.Strata = append(d.Strata, st)
+	t.say("operator", d)
+	sample, others := Ptr(uint64(len(t.l.bodies))), t.rng.IntN(20)
+	rarely := func() bool { return t.rng.IntN(32) == 0 }
+	for i, c := range st.Cases {
+		raters := []string{"ann", "bob", "cai"}
+		t.rng.Shuffle(len(raters), func(i, j int) { raters[i], raters[j] = raters[j], raters[i] })
+		for _, rater := range raters[:2] {
+			relation := "causal_claim"
+			if (i < others) != rarely() {
+				relation = pick(t.rng, "correlation", "part_of")
+			}
+			l := &events.AuditLabelled{SampleSeq: sample, Kind: c.Kind, ID: c.ID, Rater: rater, Blind: !rarely(), RubricVersion: "1", Edge: &events.EdgeLabel{RelationKind: &relation}}
+			if rarely() {
+				l.Edge.RelationKind = nil
+			}
+			if rarely() {
+				l.SampleSeq = nil
+			}
+			if rarely() {
+				l.RubricVersion = "2"
+			}
+			t.say("operator", l)
+		}
+	}
 }
 
 func (t *tangler) challenge() {

@@ -84,6 +84,19 @@ var experimentByHand = []byHand{
 		},
 		want: "0.5 (1/2) refused 1 running 1", rows: "1d k1, 2n k1, 3d k2, 5e k3, 6e k4",
 	},
+	{
+		// What was imported of k1 neither started nor rolled it back, and k0, which still runs
+		// elsewhere, keeps nothing from running here.
+		metric: "canary_success", name: "imported",
+		build: func(b book) {
+			b.Put(operator, prod, &events.CanaryStarted{Context: importedContext, CanaryID: "k1"})
+			b.Put(operator, prod, &events.CanaryStarted{Context: importedContext, CanaryID: "k0"})
+			b.Put(operator, prod, &events.CanaryStarted{CanaryID: "k1", CapPerWeek: 1})
+			b.Put(operator, prod, &events.RollbackTriggered{Context: importedContext, CanaryID: "k1", Rule: "operator", Reason: "no"})
+			b.Put(operator, prod, &events.CanaryEnded{CanaryID: "k1", Reason: "done"})
+		},
+		want: "1 (1/1) imported 2", rows: "1e k1, 2e k0, 3d k1, 5n k1",
+	},
 }
 
 func experiments(b book) {

@@ -40,7 +40,7 @@ var graphMetrics = []Metric{
 			}
 			p.withheld = c.why()
 			for _, e := range c.edges {
-				it, ok, err := p.labelItem(e.labelled, "", &e.Labels[0])
+				it, ok, err := p.labelItem(e.labelled, "", e.by)
 				switch {
 				case !ok:
 				case e.excluded != "":
@@ -71,7 +71,8 @@ var graphMetrics = []Metric{
 type judgedEdge struct {
 	*labelled
 	causal   bool
-	excluded string // why it decides nothing; else empty
+	excluded string      // why it decides nothing; else empty
+	by       *view.Label // the first that counts; where none does, the first
 }
 
 // census is a sample of the graph's edges as far as it is labelled.
@@ -108,7 +109,9 @@ func (p *pass) census(namespace string) (c census, err error) {
 	}
 	edges := map[string]*labelled{}
 	q := p.quiet()
-	q.namespace = namespace
+	if q.namespace != namespace {
+		q.namespace, q.common = namespace, &shared{} // what is shared is of one namespace
+	}
 	err = q.labelled(func(l *labelled) error {
 		if l.Kind == view.LabelEdge {
 			edges[l.ID] = l
@@ -136,7 +139,7 @@ func censusOf(a *view.Audit, edges map[string]*labelled) census {
 			if l == nil {
 				continue
 			}
-			e := judgedEdge{labelled: l}
+			e := judgedEdge{labelled: l, by: firstJudgement(l.Labels)}
 			e.causal, e.excluded = JudgeEdge(l.Labels)
 			c.edges = append(c.edges, e)
 			if e.excluded == "" {
@@ -158,7 +161,7 @@ func JudgeEdge(labels []view.Label) (causal bool, excluded string) {
 	for i := range labels {
 		l := &labels[i]
 		switch {
-		case l.Edge == nil || l.Edge.RelationKind == nil || l.DrawnStratum == "":
+		case !judges(l):
 		case !l.Blind:
 			seen = true
 		default:
@@ -177,6 +180,23 @@ func JudgeEdge(labels []view.Label) (causal bool, excluded string) {
 		excluded = unknown + "relation"
 	}
 	return causal, excluded
+}
+
+// judges says whether a label tells the relation of an edge that a sample drew.
+func judges(l *view.Label) bool {
+	return l.Edge != nil && l.Edge.RelationKind != nil && l.DrawnStratum != ""
+}
+
+// firstJudgement is the first label that was blind and judges; where none is, the first.
+func firstJudgement(labels []view.Label) (by *view.Label) {
+	counts := func(l *view.Label) bool { return l.Blind && judges(l) }
+	for i := range labels {
+		l := &labels[i]
+		if by == nil || counts(l) && !counts(by) || counts(l) == counts(by) && l.Seq < by.Seq {
+			by = l
+		}
+	}
+	return by
 }
 
 // why says why a census gives no figure; "" if it does.

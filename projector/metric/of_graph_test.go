@@ -14,23 +14,32 @@ import (
 // census samples edges e1 to e<n> in record 1, and labels them in two records each:
 // the first ones as something other than a causal claim.
 func (b book) census(week string, n, other int) (sample uint64) {
-	d := &events.AuditSampled{Week: week, Namespace: prod, Set: ptr(metric.SetEdges), Method: metric.SampleMethod}
-	st := events.AuditStratum{Stratum: "edge", Population: 1000, Wanted: 100}
+	var ids []string
 	for i := range n {
-		st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: fmt.Sprintf("%s-e%d", week, i+1), Seq: 1})
+		ids = append(ids, fmt.Sprintf("%s-e%d", week, i+1))
 	}
-	d.Strata = append(d.Strata, st)
-	sample = uint64(b.Put(operator, prod, d))
-	for i := range n {
+	sample = b.sampled(week, ids...)
+	for i, id := range ids {
 		kind := metric.CausalClaim
 		if i < other {
 			kind = "correlation"
 		}
 		for _, rater := range []string{"r1", "r2"} {
-			b.relation(sample, fmt.Sprintf("%s-e%d", week, i+1), rater, kind)
+			b.relation(sample, id, rater, kind)
 		}
 	}
 	return sample
+}
+
+// sampled is a sample of these edges.
+func (b book) sampled(week string, ids ...string) (sample uint64) {
+	st := events.AuditStratum{Stratum: "edge", Population: 1000, Wanted: 100}
+	for _, id := range ids {
+		st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: id, Seq: 1})
+	}
+	return uint64(b.Put(operator, prod, &events.AuditSampled{
+		Week: week, Namespace: prod, Set: ptr(metric.SetEdges), Method: metric.SampleMethod, Strata: []events.AuditStratum{st},
+	}))
 }
 
 func (b book) relation(sample uint64, id, rater, kind string, change ...func(*events.AuditLabelled)) {
@@ -60,13 +69,11 @@ var graphByHand = []byHand{
 		// what r2 calls e29 outside of the sample does not count, and e30 has no label.
 		metric: "graph_validity",
 		build: func(b book) {
-			d := &events.AuditSampled{Week: "2026-W40", Namespace: prod, Set: ptr(metric.SetEdges), Method: metric.SampleMethod}
-			st := events.AuditStratum{Stratum: "edge"}
+			var ids []string
 			for i := range 30 {
-				st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: fmt.Sprint("e", i+1), Seq: 1})
+				ids = append(ids, fmt.Sprint("e", i+1))
 			}
-			d.Strata = append(d.Strata, st)
-			s := uint64(b.Put(operator, prod, d))
+			s := b.sampled("2026-W40", ids...)
 			for i := range 25 {
 				for _, rater := range []string{"r1", "r2"} {
 					kind := metric.CausalClaim
@@ -99,6 +106,23 @@ var graphByHand = []byHand{
 			b.census("2026-W42", 3, 3)
 		},
 		want: "0.75 (30/40)",
+	},
+	{
+		// e1 counts from r2's word, which is the first; e2 from r1's, for r0's was not blind,
+		// and e3, that nothing decides, from r2's.
+		metric: "graph_validity", name: "by the first label that counts",
+		build: func(b book) {
+			s := b.sampled("2026-W40", "e1", "e2", "e3") // 1
+			unblind := func(d *events.AuditLabelled) { d.Blind = false }
+			b.relation(s, "e1", "r2", metric.CausalClaim)
+			b.relation(s, "e1", "r1", metric.CausalClaim)
+			b.relation(s, "e2", "r0", "part_of", unblind) // 4
+			b.relation(s, "e2", "r1", "part_of")
+			b.relation(s, "e2", "r2", "part_of")
+			b.relation(s, "e3", "r2", metric.CausalClaim, unblind) // 7
+			b.relation(s, "e3", "r1", metric.CausalClaim, unblind)
+		},
+		want: "null (1/2) not blind 1", rows: "2d e1, 2n e1, 5d e2, 7e e3",
 	},
 	{metric: "graph_validity", name: "no census", build: func(b book) { b.audit("edge", "e", "r1", func(*events.AuditLabelled) {}) }, want: "null (0/0)"},
 	{metric: "causal_recall", build: book.recalled, want: "0.5 (1/2)", groups: "C0 0.5 (1/2)"},
@@ -135,6 +159,18 @@ func TestWithheld(t *testing.T) {
 				}
 				if m.OfCauses != (e.Why == why) || m.OfCauses && (e.Value != nil || e.Low != nil || e.High != nil) {
 					t.Errorf("%s of %s: %v, %q", m.Name, ns, e.Value, e.Why)
+				}
+			}
+		}
+		// Together they are what each is alone, whichever asks for the labels first.
+		for _, names := range [][]string{nil, {"causal_recall", "graph_validity", "unsupported_commitments"}, {"unsupported_commitments", "graph_validity", "causal_recall"}} {
+			values, err := metric.Values(st, bench, metric.Options{}, names...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range values {
+				if alone, err := metric.Explain(st, v.Metric, bench, metric.Options{}, nil); err != nil || v.Why != alone.Why || line(v.Number) != line(alone.Number) {
+					t.Errorf("%s together %s %q, alone %s %q, %v", v.Metric, line(v.Number), v.Why, line(alone.Number), alone.Why, err)
 				}
 			}
 		}

@@ -66,11 +66,11 @@ func (m *Metric) countScript(query string) string {
 	if m.Apart {
 		part = "part"
 	}
-	return fmt.Sprintf(`CREATE TEMP TABLE unit AS SELECT %d AS per, %d AS times, %t AS whole;
+	return fmt.Sprintf(`CREATE TEMP TABLE unit AS SELECT %d AS per, %d AS times, %t AS whole, %s IN (SELECT metric FROM withheld) AS withheld;
 CREATE TEMP TABLE counted AS SELECT role, item, seq, n, %s AS part FROM (
 %s) JOIN span ON of >= first AND of < past
 WHERE of NOT IN imported AND seq NOT IN imported;
-`, m.Per, m.Times, m.Whole, part, query)
+`, m.Per, m.Times, m.Whole, literal(m.Name), part, query)
 }
 
 func (m *Metric) valueScript(form string) string {
@@ -82,9 +82,10 @@ func (m *Metric) valueScript(form string) string {
   SELECT %scoalesce(sum(n) FILTER (WHERE role = 'numerator'), 0) AS numerator,
          coalesce(sum(n) FILTER (WHERE role = 'denominator'), 0) AS denominator,
          count(*) FILTER (WHERE role = 'numerator') AS values_known, count(*) FILTER (WHERE role = 'unknown') AS unknown
-  FROM counted%s)
-SELECT %s%sFROM summed, unit;
-`, part, by, part, form)
+  FROM counted%s),
+valued AS (SELECT %s%sFROM summed, unit)
+SELECT %snumerator, denominator, CASE WHEN NOT withheld THEN value END AS value FROM valued, unit;
+`, part, by, part, form, part)
 }
 
 // literal is a string as SQL has it.

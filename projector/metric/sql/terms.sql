@@ -33,10 +33,10 @@ WITH names(type, kind, path) AS (VALUES
   ('claim.recorded', 'claim', '$.claim_id'), ('prediction.recorded', 'prediction', '$.pred_id'),
   ('opportunity.detected', 'opportunity', '$.opportunity_id'), ('experiment.proposed', 'experiment', '$.exp_id'),
   ('query.selected', 'query', '$.query_id'), ('finding.written', 'finding', '$.finding_id'),
-  ('contradiction.detected', 'contradiction', '$.contradiction_id'), ('run.started', 'run', '$.run_id'))
+  ('contradiction.detected', 'contradiction', '$.contradiction_id'), ('run.started', 'run', '$.run_id'), ('graph.written', 'edge', '$.edge_id'))
 SELECT kind, namespace, data ->> path AS id, min(seq) AS seq, at, event, principal, episode, data
 FROM ev JOIN names USING (type)
-WHERE CASE kind WHEN 'opportunity' THEN role = 'detector' OR observer WHEN 'finding' THEN role = 'agent'
+WHERE CASE kind WHEN 'opportunity' THEN role = 'detector' OR observer WHEN 'finding' THEN role = 'agent' WHEN 'edge' THEN role = 'agent' OR observer
       WHEN 'contradiction' THEN role IN ('agent', 'operator') WHEN 'run' THEN role = 'harness' ELSE 1 END
 GROUP BY kind, namespace, id;
 -- A belief's challenges are taken from the view, which knows the beliefs.
@@ -375,43 +375,81 @@ WHERE t.namespace = (SELECT namespace FROM asked) AND t.seq < x.seq AND NOT x.im
 
 -- ---- Labels
 
--- label is a rater's first word on one thing under one rubric, where the thing is: by
+-- sample is the first of a week, a namespace and a set, and drawn what it drew.
+CREATE TEMP TABLE sample AS
+SELECT min(seq) AS seq, data ->> '$.namespace' AS namespace, data ->> '$.set' AS name, data FROM ev
+WHERE type = 'audit.sampled' AND role = 'operator' AND NOT imported GROUP BY data ->> '$.week', data ->> '$.namespace', data ->> '$.set';
+CREATE TEMP TABLE drawn AS
+SELECT s.seq AS sample, c.value ->> '$.kind' AS kind, c.value ->> '$.id' AS id FROM sample s, json_each(s.data, '$.strata') st, json_each(st.value, '$.cases') c;
+CREATE INDEX temp.drawn_sample ON drawn(sample, id);
+
+-- words is a rater's first word on one thing under one rubric, where the thing is: by
 -- the sample that drew it, else where it was recorded. Of what nobody recorded, or
 -- several namespaces did, it is not known what was labelled.
-CREATE TEMP TABLE label AS
+CREATE TEMP TABLE words AS
 WITH first AS (
   SELECT data ->> '$.kind' AS kind, data ->> '$.id' AS id, data ->> '$.rubric_version' AS rubric, data ->> '$.rater' AS rater, type, namespace AS own, min(seq) AS seq,
          imported, principal, cause, data
   FROM ev WHERE type IN ('opportunity.labelled', 'audit.labelled') AND role = 'operator' GROUP BY 1, 2, 3, 4, 5, 6),
-sample AS (SELECT min(seq) AS seq, data ->> '$.namespace' AS namespace FROM ev WHERE type = 'audit.sampled' AND role = 'operator' GROUP BY data ->> '$.week', data ->> '$.namespace'),
 placed AS (
   SELECT f.*, s.namespace AS drawn_in, count(t.id) AS n, max(t.namespace) AS any, max(t.namespace = f.own) AS has_own, min(CASE WHEN t.event = f.cause THEN t.namespace END) AS caused
   FROM first f LEFT JOIN sample s ON s.seq = f.data ->> '$.sample_seq' LEFT JOIN thing t ON t.kind = f.kind AND t.id = f.id AND (t.namespace LIKE '%~imported') = f.imported GROUP BY f.seq)
-SELECT * FROM (
-  SELECT kind, id, rubric, rater, type, seq, principal, data,
-         CASE WHEN drawn_in IS NOT NULL THEN drawn_in WHEN kind = 'turn' THEN own WHEN caused IS NOT NULL THEN caused WHEN n = 1 THEN any ELSE own END AS namespace,
-         drawn_in IS NOT NULL OR kind = 'turn' OR caused IS NOT NULL OR n = 1 OR has_own IS 1 AS known
-  FROM placed WHERE NOT imported)
-WHERE namespace = (SELECT namespace FROM asked);
+SELECT kind, id, rubric, rater, type, seq, principal, data,
+       CASE WHEN drawn_in IS NOT NULL THEN drawn_in WHEN kind = 'turn' THEN own WHEN caused IS NOT NULL THEN caused WHEN n = 1 THEN any ELSE own END AS namespace,
+       drawn_in IS NOT NULL OR kind = 'turn' OR caused IS NOT NULL OR n = 1 OR has_own IS 1 AS known
+FROM placed WHERE NOT imported;
+-- latest is each of them under the latest rubric of the thing: the one whose first label
+-- came last.
+CREATE TEMP TABLE latest AS
+WITH rubrics AS (SELECT namespace, kind, id, rubric, row_number() OVER (PARTITION BY namespace, kind, id ORDER BY min(seq) DESC) AS place FROM words GROUP BY namespace, kind, id, rubric)
+SELECT w.* FROM words w JOIN rubrics r USING (namespace, kind, id, rubric) WHERE place = 1;
 
--- answer is what the raters say of a thing on one question, under the latest rubric:
--- the one whose first label came last. NULL where they differ. seq is the first label
+CREATE TEMP TABLE label AS SELECT * FROM words WHERE namespace = (SELECT namespace FROM asked);
+
+-- answer is what the raters say of a thing on one question, under the latest rubric.
+-- NULL where they differ. seq is the first label
 -- that answers. Of the detector's verdict only those say anything who did not see it.
 CREATE TEMP TABLE answer AS
 WITH questions(question, path) AS (VALUES
   ('eligible', '$.eligible'), ('abduction_warranted', '$.abduction_warranted'), ('revision_required', '$.revision_required'),
-  ('revision_correct', '$.revision_correct'), ('commitment_supported', '$.commitment_supported')),
-rubrics AS (SELECT kind, id, rubric, row_number() OVER (PARTITION BY kind, id ORDER BY min(seq) DESC) AS place FROM label GROUP BY kind, id, rubric),
-latest AS (SELECT l.* FROM label l JOIN rubrics r USING (kind, id, rubric) WHERE place = 1)
+  ('revision_correct', '$.revision_correct'), ('commitment_supported', '$.commitment_supported'))
 SELECT kind, id, question, min(seq) AS seq, CASE WHEN min(data ->> path) = max(data ->> path) THEN min(data ->> path) END AS says
 FROM latest JOIN questions
-WHERE known AND data ->> path IS NOT NULL AND (question <> 'eligible' OR data ->> '$.blind') GROUP BY kind, id, question;
+WHERE namespace = (SELECT namespace FROM asked) AND known AND data ->> path IS NOT NULL AND (question <> 'eligible' OR data ->> '$.blind') GROUP BY kind, id, question;
 
 -- labelled is an answer with the record of what was labelled; a turn has none.
 CREATE TEMP TABLE labelled AS
 SELECT a.*, t.seq AS thing, t.episode FROM answer a
 LEFT JOIN thing t ON t.kind = a.kind AND t.id = a.id AND t.namespace = (SELECT namespace FROM asked)
 WHERE t.seq IS NULL OR t.seq NOT IN imported;
+
+-- judged is each edge of which two blind raters, whom a sample asked, say whether it is a
+-- causal claim and do not differ.
+CREATE TEMP TABLE judged AS
+SELECT l.namespace, l.id, min(l.seq) AS seq, min(l.data ->> '$.edge.relation_kind' = 'causal_claim') AS is_causal
+FROM latest l JOIN drawn d ON d.sample = l.data ->> '$.sample_seq' AND d.kind = l.kind AND d.id = l.id
+WHERE l.kind = 'edge' AND l.data ->> '$.blind' AND l.data ->> '$.edge.relation_kind' IS NOT NULL
+GROUP BY l.namespace, l.id
+HAVING count(DISTINCT l.rater) > 1 AND min(l.data ->> '$.edge.relation_kind' = 'causal_claim') = max(l.data ->> '$.edge.relation_kind' = 'causal_claim');
+
+-- census is the latest sample of a namespace's edges of which 20 are judged, without such
+-- a one the latest.
+CREATE TEMP TABLE census AS
+WITH sampled AS (
+  SELECT s.seq AS sample, s.namespace, count(j.id) AS judged, count(*) FILTER (WHERE NOT j.is_causal) AS other
+  FROM sample s LEFT JOIN drawn d ON d.sample = s.seq LEFT JOIN judged j ON j.namespace = s.namespace AND j.id = d.id
+  WHERE s.name = 'edges' GROUP BY s.seq)
+SELECT sample, namespace, judged, other FROM (
+  SELECT *, row_number() OVER (PARTITION BY namespace ORDER BY judged >= 20 DESC, sample DESC) AS place FROM sampled) WHERE place = 1;
+
+-- withheld names the metrics without a value: the census itself before it is far enough,
+-- and what takes edges for causes where over a fifth of them are something else. A bench
+-- is run against the graph of production.
+CREATE TEMP TABLE withheld AS
+SELECT 'graph_validity' AS metric FROM asked WHERE namespace NOT IN (SELECT namespace FROM census WHERE judged >= 20)
+UNION ALL
+SELECT 'causal_recall' FROM asked WHERE CASE WHEN namespace = 'sandbox' OR namespace GLOB 'bench/*' THEN 'production' ELSE namespace END IN (
+  SELECT namespace FROM census WHERE judged >= 20 AND other > judged * 0.2);
 
 -- sifted is what the detector looked at and somebody labelled: detected opportunities,
 -- and turns that a scan names as negative. Each stands for as many as there are for
