@@ -76,7 +76,8 @@ type Stream interface {
 	// returns. Errors wrap stream.ErrUndecided or stream.ErrWrongSequence.
 	Append(ctx context.Context, first ledger.Seq, msgs []stream.Message) error
 	// Stage may bring msgs nearer while the Append of what is before them is under
-	// way. Nothing of them is stored before an Append of the same msgs.
+	// way, without waiting. Nothing of them is stored before an Append of the same
+	// msgs, and nothing of them is used once an Append at first or behind it returns.
 	Stage(first ledger.Seq, msgs []stream.Message)
 	// Head, Get and Read are answered by the stream's leader. Get's error for
 	// an absent message wraps stream.ErrNotFound.

@@ -28,6 +28,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -88,7 +89,9 @@ type Stream struct {
 	api      string // prefix of the JetStream API
 	timeout  time.Duration
 	maxBatch atomic.Int64 // lowered by Append while others ask
-	staged   atomic.Pointer[stagedBatch]
+
+	mu     sync.Mutex
+	staged []*stagedBatch // that no Append has passed yet
 }
 
 // Config says how to reach the stream.
@@ -130,36 +133,57 @@ func (s *Stream) MaxBatch() int { return int(s.maxBatch.Load()) }
 // when nothing comes for ten seconds.
 const stagedFor = 5 * time.Second
 
-// stagedBatch is a batch of which all but the last message is with the broker.
+// stagedBatch is a batch of which the broker gets all but the last message.
 type stagedBatch struct {
 	first ledger.Seq
 	msgs  []Message
-	batch jetstreamext.BatchPublisher
 	at    time.Time
+	sent  chan struct{}               // closed when nothing of msgs is used any more
+	batch jetstreamext.BatchPublisher // nil when it failed; to be read once sent is closed
 }
 
 // Stage lets the broker have msgs while the Append of what is before them is under
 // way, all but the last of them: that one commits them, and only an Append of
 // the same msgs sends it. Until then nothing of them is stored, and if none comes
-// nothing ever is. It may fail; the Append then does everything.
+// nothing ever is. It goes on in the background, so that a connection that is
+// stuck holds nobody up, until an Append at first or behind it returns. It may fail;
+// the Append then does everything.
 func (s *Stream) Stage(first ledger.Seq, msgs []Message) {
 	if len(msgs) < 2 || len(msgs) > s.MaxBatch() {
 		return
 	}
-	batch, err := s.open(first, msgs)
-	if err != nil {
-		return
-	}
-	s.staged.Store(&stagedBatch{first, msgs, batch, time.Now()})
+	b := &stagedBatch{first: first, msgs: msgs, at: time.Now(), sent: make(chan struct{})}
+	s.mu.Lock()
+	s.staged = append(s.staged, b)
+	s.mu.Unlock()
+	go func() {
+		defer close(b.sent)
+		if batch, err := s.open(first, msgs); err == nil {
+			b.batch = batch
+		}
+	}()
 }
 
-// takeStaged is the batch of these very msgs, if the broker has it.
-func (s *Stream) takeStaged(first ledger.Seq, msgs []Message) jetstreamext.BatchPublisher {
-	b := s.staged.Swap(nil)
-	if b == nil || b.first != first || len(b.msgs) != len(msgs) || &b.msgs[0] != &msgs[0] || time.Since(b.at) > stagedFor {
-		return nil
+// takeStaged is the batch of these very msgs, if the broker has it. Of those that
+// are passed nothing is used any more.
+func (s *Stream) takeStaged(first ledger.Seq, msgs []Message) (batch jetstreamext.BatchPublisher) {
+	s.mu.Lock()
+	var passed []*stagedBatch
+	s.staged = slices.DeleteFunc(s.staged, func(b *stagedBatch) bool {
+		if b.first > first {
+			return false
+		}
+		passed = append(passed, b)
+		return true
+	})
+	s.mu.Unlock()
+	for _, b := range passed {
+		<-b.sent
+		if b.first == first && len(b.msgs) == len(msgs) && &b.msgs[0] == &msgs[0] && time.Since(b.at) < stagedFor {
+			batch = b.batch
+		}
 	}
-	return b.batch
+	return batch
 }
 
 // Append stores msgs at first and after, as one atomic batch, or several if the
@@ -167,13 +191,21 @@ func (s *Stream) takeStaged(first ledger.Seq, msgs []Message) jetstreamext.Batch
 // it keeps nothing of msgs when it returns.
 // Errors wrap ErrWrongSequence or ErrUndecided.
 func (s *Stream) Append(ctx context.Context, first ledger.Seq, msgs []Message) error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	staged := s.takeStaged(first, msgs)
 	for len(msgs) > 0 {
 		n := min(len(msgs), s.MaxBatch())
+		if n < len(msgs) {
+			staged = nil // the limit was lowered meanwhile
+		}
 		var err error
 		if n == 1 {
 			err = s.appendOne(ctx, first, msgs[0])
 		} else {
-			err = s.appendBatch(ctx, first, msgs[:n])
+			err = s.appendBatch(ctx, first, msgs[:n], staged)
+			staged = nil
 		}
 		if errors.Is(err, jetstreamext.ErrBatchPublishExceedsLimit) && n > 1 {
 			s.maxBatch.Store(int64(n / 2))
@@ -216,11 +248,10 @@ func (s *Stream) appendOne(ctx context.Context, seq ledger.Seq, m Message) error
 	return nil
 }
 
-// appendBatch sends msgs as one atomic batch.
-func (s *Stream) appendBatch(ctx context.Context, first ledger.Seq, msgs []Message) error {
+// appendBatch sends msgs as one atomic batch, or what is left of it to be sent.
+func (s *Stream) appendBatch(ctx context.Context, first ledger.Seq, msgs []Message, batch jetstreamext.BatchPublisher) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	batch := s.takeStaged(first, msgs)
 	if batch == nil {
 		var err error
 		if batch, err = s.open(first, msgs); err != nil {

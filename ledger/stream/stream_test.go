@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -436,6 +437,92 @@ func TestStagedIsNotStored(t *testing.T) {
 		}
 	}
 	holds(t, s, 81)
+}
+
+// stuck is a connection that takes nothing more while it is held.
+type stuck struct {
+	net.Conn
+	held *sync.RWMutex
+}
+
+func (c stuck) Write(b []byte) (int, error) {
+	c.held.RLock()
+	defer c.held.RUnlock()
+	return c.Conn.Write(b)
+}
+
+type stuckDialer struct{ held sync.RWMutex }
+
+func (d *stuckDialer) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	return stuck{c, &d.held}, err
+}
+
+// A connection that is stuck holds up the Append, and not who stages.
+func TestStageDoesNotWait(t *testing.T) {
+	e := brokertest.New(t)
+	var d stuckDialer
+	s := open(t, e.Connect(principal.LoggerStore, nats.SetCustomDialer(&d)), stream.Config{Timeout: 30 * time.Second})
+	mustAppend(t, s, 1, 5)
+	ours, behind := messages(6, 5000), messages(5006, 5000)
+	for _, list := range [][]stream.Message{ours, behind} {
+		for i := range list {
+			list[i].Body = fmt.Appendf(nil, `{"message":%s,"pad":"%s"}`, strings.TrimSuffix(strings.TrimPrefix(string(list[i].Body), `{"message":`), "}"), strings.Repeat("x", 1000))
+		}
+	}
+	d.held.Lock()
+	staged := make(chan struct{})
+	go func() {
+		s.Stage(6, ours)
+		s.Stage(5006, behind)
+		close(staged)
+	}()
+	select {
+	case <-staged:
+	case <-time.After(20 * time.Second):
+		t.Error("Stage waits for the connection")
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Append(context.Background(), 6, ours) }()
+	select {
+	case err := <-done:
+		t.Errorf("appended over a stuck connection: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	d.held.Unlock()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Append(t.Context(), 5006, behind); err != nil {
+		t.Fatal(err)
+	}
+	for _, seq := range []int{6, 5005, 5006, 10005} {
+		body, err := s.Get(t.Context(), ledger.Seq(seq))
+		if err != nil || !strings.HasPrefix(string(body), fmt.Sprintf(`{"message":%d,`, seq)) {
+			t.Errorf("message %d: %.40s %v", seq, body, err)
+		}
+	}
+}
+
+// What was staged when the limit of a batch was not known yet is not committed as a
+// part of itself.
+func TestStagedAboveTheLimit(t *testing.T) {
+	const limit = 100
+	s := open(t, plainServer(t, limit), stream.Config{})
+	cur, next := messages(1, 500), messages(501, 300)
+	done := make(chan error, 1)
+	s.Stage(501, next)
+	go func() { done <- s.Append(context.Background(), 1, cur) }()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if s.MaxBatch() > limit {
+		t.Fatalf("the limit is taken for %d", s.MaxBatch())
+	}
+	if err := s.Append(t.Context(), 501, next); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, 800)
 }
 
 // What was staged longer ago than the broker keeps it is sent anew.
