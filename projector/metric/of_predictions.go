@@ -197,14 +197,8 @@ func (p *pass) calibrationError() error {
 	}
 	var misses []miss
 	sums := map[string]int64{}
-	err := p.predictions(func(it item, v *view.Prediction) error {
-		switch {
-		case !decided(v):
-			return it.exclude("no verdict")
-		case !scored(v):
-			return it.exclude("not scorable")
-		}
-		it.group, it.ref = tenth(v.P), decision(v).ref
+	err := p.byTenth(func(it item, v *view.Prediction) error {
+		it.ref = decision(v).ref
 		imported, err := p.isImported(it.seq)
 		if err == nil && !imported {
 			m := miss{it, int64(math.Round(v.P*perProbability)) - int64(outcome(v))*perProbability}
