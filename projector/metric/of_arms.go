@@ -275,12 +275,9 @@ func (p *pass) pairs(of func(*trial) []measure, fn func(*comparison) error) erro
 			c[t.cluster][t.arm] = append(c[t.cluster][t.arm], sighting{t, value})
 		}
 	}
-	namespaces, err := p.benches()
+	namespaces, err := p.compared()
 	if err != nil {
 		return err
-	}
-	if !slices.Contains(namespaces, p.namespace) {
-		namespaces = append(namespaces, p.namespace)
 	}
 	reg, err := p.registered(namespaces)
 	if err != nil {
@@ -306,6 +303,16 @@ func (p *pass) pairs(of func(*trial) []measure, fn func(*comparison) error) erro
 	return nil
 }
 
+// compared are the namespaces in which arms are compared: the benches', and the one that
+// is asked for.
+func (p *pass) compared() ([]string, error) {
+	all, err := p.benches()
+	if !slices.Contains(all, p.namespace) {
+		all = append(all, p.namespace)
+	}
+	return all, err
+}
+
 // place is what is never pooled: dev with validation, one client or model with
 // another.
 func (t *trial) place() string {
@@ -317,12 +324,9 @@ func (t *trial) place() string {
 
 // episodes takes up the reports of whole episodes that name an arm and a pair.
 func (p *pass) episodes(fn func(*trial) error) error {
-	namespaces, err := p.benches()
+	namespaces, err := p.compared()
 	if err != nil {
 		return err
-	}
-	if !slices.Contains(namespaces, p.namespace) {
-		namespaces = append(namespaces, p.namespace)
 	}
 	for _, ns := range namespaces {
 		runs, err := p.runs(ns)
