@@ -193,25 +193,39 @@ var controlArms = []string{"A2", "A9", "baseline", "empty"}
 // registered is what pre-registrations say of comparisons.
 type registered map[[2]string]int // pairs of arms, with how many clusters they take
 
-func (p *pass) registered(namespaces []string) (registered, error) {
+func (p *pass) registered() (registered, error) {
+	all, err := p.registrations()
 	out := registered{}
+	for _, r := range all {
+		for _, arm := range r.Committed.Arms[1:] {
+			pair := [2]string{arm, r.Committed.Arms[0]}
+			out[pair] = max(out[pair], int(r.Committed.N))
+		}
+	}
+	return out, err
+}
+
+// registrations are those of two arms or more that were not imported, in the order of
+// records.
+func (p *pass) registrations() (all []view.Preregistration, err error) {
+	namespaces, err := p.compared()
+	if err != nil {
+		return nil, err
+	}
 	for _, ns := range namespaces {
 		err := view.ListPreregistrations(p.state, ns, func(r *view.Preregistration) error {
 			imported, err := p.isImported(r.Seq)
-			if err != nil || imported || len(r.Committed.Arms) == 0 {
-				return err
+			if err == nil && !imported && len(r.Committed.Arms) > 1 {
+				all = append(all, *r)
 			}
-			for _, arm := range r.Committed.Arms[1:] {
-				pair := [2]string{arm, r.Committed.Arms[0]}
-				out[pair] = max(out[pair], int(r.Committed.N))
-			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	slices.SortFunc(all, func(a, b view.Preregistration) int { return cmp.Compare(a.Seq, b.Seq) })
+	return all, nil
 }
 
 // of are the pairs among arms, each once: as it was registered, else as C9 has it.
@@ -275,11 +289,7 @@ func (p *pass) pairs(of func(*trial) []measure, fn func(*comparison) error) erro
 			c[t.cluster][t.arm] = append(c[t.cluster][t.arm], sighting{t, value})
 		}
 	}
-	namespaces, err := p.compared()
-	if err != nil {
-		return err
-	}
-	reg, err := p.registered(namespaces)
+	reg, err := p.registered()
 	if err != nil {
 		return err
 	}
