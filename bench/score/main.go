@@ -89,6 +89,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
+	if *records < weeks || *rounds < 1 {
+		return fmt.Errorf("at least %d records and one round", weeks)
+	}
 	scratch, err := os.MkdirTemp(*dir, "assay-score-")
 	if err != nil {
 		return err

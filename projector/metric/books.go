@@ -403,8 +403,10 @@ func (c keeper) keep(k *projector.Keeping) error {
 	w := writer{k: k, books: b, units: c.units, totals: map[string]*sums{}}
 	for _, b.namespace = range want.Namespaces {
 		for _, l := range listings(c.units) {
-			if done, err := w.listing(l); err != nil || !done {
-				return errors.Join(err, w.flush())
+			if done, err := w.listing(l); err != nil {
+				return err
+			} else if !done {
+				return w.flush()
 			}
 		}
 	}

@@ -82,6 +82,20 @@ type Explanation struct {
 	Groups []Group `json:"groups"`
 }
 
+// Of is the number of all items, or of those of a group: empty where the group has no
+// record.
+func (e *Explanation) Of(group string) Number {
+	if group == "" {
+		return e.Number
+	}
+	for _, g := range e.Groups {
+		if g.Name == group {
+			return g.Number
+		}
+	}
+	return Number{}
+}
+
 // Place is where views stand.
 type Place struct {
 	Seq        ledger.Seq          `json:"seq"`

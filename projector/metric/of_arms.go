@@ -193,25 +193,39 @@ var controlArms = []string{"A2", "A9", "baseline", "empty"}
 // registered is what pre-registrations say of comparisons.
 type registered map[[2]string]int // pairs of arms, with how many clusters they take
 
-func (p *pass) registered(namespaces []string) (registered, error) {
+func (p *pass) registered() (registered, error) {
+	all, err := p.registrations()
 	out := registered{}
+	for _, r := range all {
+		for _, arm := range r.Committed.Arms[1:] {
+			pair := [2]string{arm, r.Committed.Arms[0]}
+			out[pair] = max(out[pair], int(r.Committed.N))
+		}
+	}
+	return out, err
+}
+
+// registrations are those of two arms or more that were not imported, in the order of
+// records.
+func (p *pass) registrations() (all []view.Preregistration, err error) {
+	namespaces, err := p.compared()
+	if err != nil {
+		return nil, err
+	}
 	for _, ns := range namespaces {
 		err := view.ListPreregistrations(p.state, ns, func(r *view.Preregistration) error {
 			imported, err := p.isImported(r.Seq)
-			if err != nil || imported || len(r.Committed.Arms) == 0 {
-				return err
+			if err == nil && !imported && len(r.Committed.Arms) > 1 {
+				all = append(all, *r)
 			}
-			for _, arm := range r.Committed.Arms[1:] {
-				pair := [2]string{arm, r.Committed.Arms[0]}
-				out[pair] = max(out[pair], int(r.Committed.N))
-			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	slices.SortFunc(all, func(a, b view.Preregistration) int { return cmp.Compare(a.Seq, b.Seq) })
+	return all, nil
 }
 
 // of are the pairs among arms, each once: as it was registered, else as C9 has it.
@@ -275,14 +289,7 @@ func (p *pass) pairs(of func(*trial) []measure, fn func(*comparison) error) erro
 			c[t.cluster][t.arm] = append(c[t.cluster][t.arm], sighting{t, value})
 		}
 	}
-	namespaces, err := p.benches()
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(namespaces, p.namespace) {
-		namespaces = append(namespaces, p.namespace)
-	}
-	reg, err := p.registered(namespaces)
+	reg, err := p.registered()
 	if err != nil {
 		return err
 	}
@@ -306,6 +313,16 @@ func (p *pass) pairs(of func(*trial) []measure, fn func(*comparison) error) erro
 	return nil
 }
 
+// compared are the namespaces in which arms are compared: the benches', and the one that
+// is asked for.
+func (p *pass) compared() ([]string, error) {
+	all, err := p.benches()
+	if !slices.Contains(all, p.namespace) {
+		all = append(all, p.namespace)
+	}
+	return all, err
+}
+
 // place is what is never pooled: dev with validation, one client or model with
 // another.
 func (t *trial) place() string {
@@ -317,12 +334,9 @@ func (t *trial) place() string {
 
 // episodes takes up the reports of whole episodes that name an arm and a pair.
 func (p *pass) episodes(fn func(*trial) error) error {
-	namespaces, err := p.benches()
+	namespaces, err := p.compared()
 	if err != nil {
 		return err
-	}
-	if !slices.Contains(namespaces, p.namespace) {
-		namespaces = append(namespaces, p.namespace)
 	}
 	for _, ns := range namespaces {
 		runs, err := p.runs(ns)

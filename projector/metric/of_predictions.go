@@ -75,11 +75,11 @@ var predictionMetrics = []Metric{
 		Name:        "confirmed_share",
 		Question:    "How often did what was predicted happen?",
 		Numerator:   "of those, predictions that are confirmed",
-		Denominator: "scorable predictions that are confirmed or refuted",
+		Denominator: scorable,
 		Groups:      "category of the claim",
 		Kind:        Outcome, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Exclusions: imported + "; predictions without a verdict of telemetry; what may not be scored",
-		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
+		Exclusions: notScored,
+		Missing:    holdAgainst,
 		Source:     "C8 7.7, Calibration",
 		over:       []view.Listing{view.AllPredictions},
 		count: func(p *pass) error {
@@ -92,11 +92,11 @@ var predictionMetrics = []Metric{
 		Name:        "brier",
 		Question:    "How far are stated probabilities from what happened?",
 		Numerator:   "(p − outcome)², outcome being 1 for confirmed and 0 for refuted",
-		Denominator: "scorable predictions that are confirmed or refuted",
+		Denominator: scorable,
 		Groups:      "category of the claim",
 		Kind:        Outcome, Form: FormMean, Unit: "squared probability", Per: perProbability,
-		Exclusions: imported + "; predictions without a verdict of telemetry; what may not be scored",
-		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
+		Exclusions: notScored,
+		Missing:    holdAgainst,
 		Source:     "C8 7.7, Calibration",
 		over:       []view.Listing{view.AllPredictions},
 		count: func(p *pass) error {
@@ -107,11 +107,11 @@ var predictionMetrics = []Metric{
 		Name:        "overconfidence",
 		Question:    "Are stated probabilities too high or too low?",
 		Numerator:   "p − outcome; above 0 they are too high",
-		Denominator: "scorable predictions that are confirmed or refuted",
+		Denominator: scorable,
 		Groups:      "category of the claim",
 		Kind:        Diagnostic, Form: FormMean, Unit: "probability", Per: perProbability,
-		Exclusions: imported + "; predictions without a verdict of telemetry; what may not be scored",
-		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
+		Exclusions: notScored,
+		Missing:    holdAgainst,
 		Source:     "C8 7.7, Calibration",
 		over:       []view.Listing{view.AllPredictions},
 		count: func(p *pass) error {
@@ -122,11 +122,11 @@ var predictionMetrics = []Metric{
 		Name:        "calibration_error",
 		Question:    "How far is what happens at a stated probability from it?",
 		Numerator:   "p − outcome, with the sign that makes the sum of its tenth positive (ECE, ten bins of equal width)",
-		Denominator: "scorable predictions that are confirmed or refuted",
-		Groups:      "tenth of p, 0 in the first",
+		Denominator: scorable,
+		Groups:      byTenth,
 		Kind:        Diagnostic, Form: FormMean, Unit: "probability", Per: perProbability,
-		Exclusions: imported + "; predictions without a verdict of telemetry; what may not be scored",
-		Missing:    "unresolved predictions are neither errors nor successes: hold it against prediction_resolution_coverage",
+		Exclusions: notScored,
+		Missing:    holdAgainst,
 		Source:     "C8 7.7, Calibration",
 		count:      (*pass).calibrationError,
 	},
@@ -197,14 +197,8 @@ func (p *pass) calibrationError() error {
 	}
 	var misses []miss
 	sums := map[string]int64{}
-	err := p.predictions(func(it item, v *view.Prediction) error {
-		switch {
-		case !decided(v):
-			return it.exclude("no verdict")
-		case !scored(v):
-			return it.exclude("not scorable")
-		}
-		it.group, it.ref = tenth(v.P), decision(v).ref
+	err := p.byTenth(func(it item, v *view.Prediction) error {
+		it.ref = decision(v).ref
 		imported, err := p.isImported(it.seq)
 		if err == nil && !imported {
 			m := miss{it, int64(math.Round(v.P*perProbability)) - int64(outcome(v))*perProbability}

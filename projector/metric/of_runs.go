@@ -29,30 +29,10 @@ var runMetrics = []Metric{
 	diagnoses("wrong_diagnoses", "How often is a cause named that is not the true one?", "of those, the oracle calls wrong, or consistent_unjustified", Guardrail, "wrong", "consistent_unjustified"),
 	diagnoses("unresolved_diagnoses", "How often is no cause named?", "of those, the oracle calls justified_abstain, abstain, need_info or unresolved, or that are no answer", Diagnostic,
 		"justified_abstain", "abstain", "need_info", "unresolved"),
-	{
-		Name:        "infer_when_look_was_better",
-		Question:    "How often does the agent infer where to look first was worth its cost?",
-		Numerator:   "of those, responses with action INFER",
-		Denominator: "responses that state an action, to cases in which the best query's net value is above 0 by the oracle (value net_voi of the score)",
-		Groups:      ofArms, Apart: true,
-		Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Exclusions: leftOutOf, Missing: noOracle,
-		Source: "C8 14, Evidence policy; 7.5",
-		count:  func(p *pass) error { return p.policies(func(net float64) bool { return net > 0 }, "INFER") },
-	},
-	{
-		Name:        "unnecessary_queries",
-		Question:    "How often does the agent look where that was not worth its cost?",
-		Numerator:   "of those, responses with action RETRIEVE, ASK or TEST",
-		Denominator: "responses that state an action, to cases in which no query's net value is above 0 by the oracle (value net_voi of the score)",
-		Groups:      ofArms, Apart: true,
-		Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Exclusions: leftOutOf, Missing: noOracle,
-		Source: "C8 14, Evidence policy; 7.5",
-		count: func(p *pass) error {
-			return p.policies(func(net float64) bool { return net <= 0 }, "RETRIEVE", "ASK", "TEST")
-		},
-	},
+	policy("infer_when_look_was_better", "How often does the agent infer where to look first was worth its cost?", "INFER",
+		"the best query's net value is above 0", func(net float64) bool { return net > 0 }, "INFER"),
+	policy("unnecessary_queries", "How often does the agent look where that was not worth its cost?", "RETRIEVE, ASK or TEST",
+		"no query's net value is above 0", func(net float64) bool { return net <= 0 }, "RETRIEVE", "ASK", "TEST"),
 	{
 		Name:        "decision_regret",
 		Question:    "How much more than the best choice does what the agent chose cost?",
@@ -70,35 +50,13 @@ var runMetrics = []Metric{
 			})
 		},
 	},
-	{
-		Name:        "protocol_failures",
-		Question:    "How often does an arm give no answer that can be read?",
-		Numerator:   "of those, responses that are malformed, empty, timed out or crashed",
-		Denominator: "responses, each repetition of a case once",
-		Groups:      ofArms, Apart: true,
-		Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Exclusions: leftOutOf,
-		Source:     "C8 7.3; C9 Run each case through four separated stages",
-		count: func(p *pass) error {
-			return p.trials(func(t *trial) error { return t.putIf(t.response.Status != responseParsed) })
-		},
-	},
-	{
-		Name:        "answer_coverage",
-		Question:    "How much of what it is asked does an arm answer?",
-		Numerator:   "of those, responses that are an answer, or say that there is none to be had (answer, not_identifiable)",
-		Denominator: "responses, each repetition of a case once",
-		Groups:      ofArms, Apart: true,
-		Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Exclusions: leftOutOf,
-		Source:     "C8 7.3: a rate that improves by saying less",
-		count: func(p *pass) error {
-			return p.trials(func(t *trial) error {
-				a := t.response.Answer
-				return t.putIf(a != nil && (a.Kind == "answer" || a.Kind == "not_identifiable"))
-			})
-		},
-	},
+	responses("protocol_failures", "How often does an arm give no answer that can be read?", "of those, responses that are malformed, empty, timed out or crashed",
+		"C8 7.3; C9 Run each case through four separated stages", func(r *events.ResponseRecorded) bool { return r.Status != responseParsed }),
+	responses("answer_coverage", "How much of what it is asked does an arm answer?",
+		"of those, responses that are an answer, or say that there is none to be had (answer, not_identifiable)",
+		"C8 7.3: a rate that improves by saying less", func(r *events.ResponseRecorded) bool {
+			return r.Answer != nil && (r.Answer.Kind == "answer" || r.Answer.Kind == "not_identifiable")
+		}),
 	{
 		Name:        "sandbox_success",
 		Question:    "How many incidents replayed in the sandbox ended well?",
@@ -152,24 +110,42 @@ var runMetrics = []Metric{
 			})
 		},
 	},
-	{
-		Name:        "control_passes",
-		Question:    "Does the instrument find what is there?",
-		Numerator:   "of those, cases that came out a hit",
-		Denominator: "cases of the control conditions C1, C2 and C3, whatever came of them",
-		Groups:      "condition", Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Source: "C9 The control matrix; Weekly report, Query reliability",
-		count:  func(p *pass) error { return p.controls("C1", "C2", "C3") },
-	},
-	{
-		Name:        "control_false_accepts",
-		Question:    "Does the instrument accept what is not there?",
-		Numerator:   "of those, cases that came out a hit",
-		Denominator: "cases of the control conditions C4 and C5, whatever came of them",
-		Groups:      "condition and variant", Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson,
-		Source: "C9 The control matrix; Weekly report, Query reliability",
-		count:  func(p *pass) error { return p.controls("C4", "C5") },
-	},
+	control("control_passes", "Does the instrument find what is there?", "C1, C2 and C3", "condition", "C1", "C2", "C3"),
+	control("control_false_accepts", "Does the instrument accept what is not there?", "C4 and C5", "condition and variant", "C4", "C5"),
+}
+
+// policy is how often a response has one of the actions where the net value of a query
+// is what eligible asks for.
+func policy(name, question, action, where string, eligible func(net float64) bool, actions ...string) Metric {
+	return Metric{
+		Name: name, Question: question, Numerator: "of those, responses with action " + action,
+		Denominator: "responses that state an action, to cases in which " + where + " by the oracle (value net_voi of the score)",
+		Groups:      ofArms, Apart: true,
+		Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson, Exclusions: leftOutOf, Missing: noOracle,
+		Source: "C8 14, Evidence policy; 7.5",
+		count:  func(p *pass) error { return p.policies(eligible, actions...) },
+	}
+}
+
+// responses is how often a response, whatever an oracle says of it, is what is asked for.
+func responses(name, question, numerator, source string, is func(*events.ResponseRecorded) bool) Metric {
+	return Metric{
+		Name: name, Question: question, Numerator: numerator, Denominator: "responses, each repetition of a case once", Groups: ofArms, Apart: true,
+		Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson, Exclusions: leftOutOf, Source: source,
+		count: func(p *pass) error {
+			return p.trials(func(t *trial) error { return t.putIf(is(t.response)) })
+		},
+	}
+}
+
+// control is how often a case of the conditions came out a hit.
+func control(name, question, named, groups string, conditions ...string) Metric {
+	return Metric{
+		Name: name, Question: question, Numerator: "of those, cases that came out a hit",
+		Denominator: "cases of the control conditions " + named + ", whatever came of them", Groups: groups,
+		Kind: Guardrail, Form: FormRatio, Unit: "share", Interval: Wilson, Source: "C9 The control matrix; Weekly report, Query reliability",
+		count: func(p *pass) error { return p.controls(conditions...) },
+	}
 }
 
 func diagnoses(name, question, numerator string, kind Kind, outcomes ...string) Metric {

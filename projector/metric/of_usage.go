@@ -127,12 +127,7 @@ var usageMetrics = []Metric{
 		Source:     "C8 14",
 		over:       []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
-			return p.usage(func(it item, u *view.Spent) error {
-				if u.ToolCallID != "" {
-					return nil
-				}
-				return it.known(u.Usage.LatencyUS(), "latency")
-			})
+			return p.messages(func(it item, u *view.Spent) error { return it.known(u.Usage.LatencyUS(), "latency") })
 		},
 	},
 	told("attempts", "How often was a model asked, retries included?", "attempts", "attempts", 1, func(u *view.Spent) *int64 { return u.Attempts }),
@@ -149,10 +144,7 @@ var usageMetrics = []Metric{
 		Source:  "C8 14",
 		over:    []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
-			return p.usage(func(it item, u *view.Spent) error {
-				if u.ToolCallID != "" {
-					return nil
-				}
+			return p.messages(func(it item, u *view.Spent) error {
 				it.group = ""
 				return it.putKnown(u.Background, "background")
 			})
@@ -225,12 +217,7 @@ func told(name, question, what, unit string, per int64, of func(*view.Spent) *in
 		Kind: Guardrail, Form: FormSum, Unit: unit, Per: per, Missing: leftOut, Source: "C8 14",
 		over: []view.Listing{view.AllTold, view.AllToolCalls},
 		count: func(p *pass) error {
-			return p.usage(func(it item, u *view.Spent) error {
-				if u.ToolCallID != "" {
-					return nil
-				}
-				return it.known(of(u), what)
-			})
+			return p.messages(func(it item, u *view.Spent) error { return it.known(of(u), what) })
 		},
 	}
 }
@@ -241,6 +228,16 @@ func (p *pass) usage(fn func(item, *view.Spent) error) error {
 		it, ok, err := p.spent(u)
 		if !ok {
 			return err
+		}
+		return fn(it, u)
+	})
+}
+
+// messages takes up of that what is no tool call's: messages and jobs.
+func (p *pass) messages(fn func(item, *view.Spent) error) error {
+	return p.usage(func(it item, u *view.Spent) error {
+		if u.ToolCallID != "" {
+			return nil
 		}
 		return fn(it, u)
 	})

@@ -1,10 +1,6 @@
 package metric
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-
 	"assay/projector"
 	"assay/projector/view"
 )
@@ -36,8 +32,11 @@ func RunsOf(s *projector.State, namespace string) (all []view.Run, err error) {
 		return nil, err
 	}
 	benches, err := p.benches()
+	if err != nil {
+		return nil, err
+	}
 	for _, ns := range benches {
-		err = view.ListRuns(s, ns, func(r *view.Run) error {
+		err := view.ListRuns(s, ns, func(r *view.Run) error {
 			if r.Started == nil {
 				return nil
 			}
@@ -51,38 +50,17 @@ func RunsOf(s *projector.State, namespace string) (all []view.Run, err error) {
 			return nil, err
 		}
 	}
-	return all, err
+	return all, nil
 }
 
 // RegistrationsOf lists the pre-registrations by which the arms of a namespace are
 // compared, in the order of records.
-func RegistrationsOf(s *projector.State, namespace string) (all []view.Preregistration, err error) {
+func RegistrationsOf(s *projector.State, namespace string) ([]view.Preregistration, error) {
 	p, err := passOf(s, namespace)
 	if err != nil {
 		return nil, err
 	}
-	benches, err := p.benches()
-	if err != nil {
-		return nil, err
-	}
-	namespaces := map[string]bool{p.namespace: true}
-	for _, ns := range benches {
-		namespaces[ns] = true
-	}
-	for _, ns := range slices.Sorted(maps.Keys(namespaces)) {
-		err := view.ListPreregistrations(s, ns, func(r *view.Preregistration) error {
-			imported, err := p.isImported(r.Seq)
-			if err == nil && !imported && len(r.Committed.Arms) > 1 {
-				all = append(all, *r)
-			}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.SortFunc(all, func(a, b view.Preregistration) int { return cmp.Compare(a.Seq, b.Seq) })
-	return all, nil
+	return p.registrations()
 }
 
 func passOf(s *projector.State, namespace string) (*pass, error) {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"assay/projector/metric"
 )
 
 // Charts are drawn in a box of fixed size; colours come from the page, by class. Every
@@ -65,7 +67,7 @@ func (c *canvas) count(v float64, n int64) {
 
 // reliabilityChart sets what happened against what was said, with the interval and how
 // many there are at each point; "" without data.
-func reliabilityChart(bins []Bin) string {
+func reliabilityChart(bins []metric.Bin) string {
 	if len(bins) == 0 {
 		return ""
 	}

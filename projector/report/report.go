@@ -44,8 +44,8 @@ type Report struct {
 	Cap        Cap         `json:"cap"`
 	Blocks     []Block     `json:"blocks"`
 	// Reliability is what happened at each stated probability, over the whole ledger.
-	Reliability []Bin   `json:"reliability"`
-	Trend       []Point `json:"trend"` // closed weeks up to this one, the oldest first
+	Reliability []metric.Bin `json:"reliability"`
+	Trend       []Point      `json:"trend"` // closed weeks up to this one, the oldest first
 	// Runs are the latest run of each split.
 	Runs      []Run      `json:"runs"`
 	Questions []Question `json:"questions"`
@@ -99,14 +99,6 @@ type Block struct {
 	Of      []string `json:"of"` // the blocks and lines of the requirements that it is
 	Figures []Figure `json:"figures"`
 	Notes   []string `json:"notes,omitzero"`
-}
-
-// Bin is a tenth of the stated probabilities: the groups of stated_probability and
-// observed_share.
-type Bin struct {
-	Tenth    string        `json:"tenth"`
-	Stated   metric.Number `json:"stated"`
-	Observed metric.Number `json:"observed"`
 }
 
 // Point is a week of the figures over time.
@@ -206,7 +198,7 @@ func newBuilder(s *projector.State, c Config) (*builder, error) {
 	b.options = metric.Options{Week: c.Week, Repair: c.Repair}
 	b.out = &Report{
 		V: Version, Namespace: b.namespace, Week: *week, Catalogue: metric.CatalogueVersion, Scorer: metric.Version, Repair: c.Repair,
-		Reliability: []Bin{}, Trend: []Point{}, Runs: []Run{},
+		Trend: []Point{}, Runs: []Run{},
 	}
 	before, err := WeekBefore(c.Week)
 	if err != nil {
@@ -329,22 +321,8 @@ func compareGroups(x, y string) int {
 	return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x, y))
 }
 
-// numberOf is a metric's number, or that of a group, which is empty where the group
-// has no record.
-func numberOf(e *metric.Explanation, group string) metric.Number {
-	if group == "" {
-		return e.Number
-	}
-	for _, g := range e.Groups {
-		if g.Name == group {
-			return g.Number
-		}
-	}
-	return metric.Number{}
-}
-
 func cellOf(e *metric.Explanation, group string) Cell {
-	c := Cell{Number: numberOf(e, group)}
+	c := Cell{Number: e.Of(group)}
 	if c.Value != nil {
 		return c
 	}
@@ -367,12 +345,7 @@ func cellOf(e *metric.Explanation, group string) Cell {
 }
 
 func (b *builder) reliability() error {
-	stated, observed := b.all["stated_probability"], b.all["observed_share"]
-	for _, g := range stated.Groups {
-		if o := numberOf(observed, g.Name); g.Name != "" && g.Value != nil && o.Value != nil {
-			b.out.Reliability = append(b.out.Reliability, Bin{g.Name, g.Number, o})
-		}
-	}
+	b.out.Reliability = metric.Reliability(b.all["stated_probability"], b.all["observed_share"])
 	return nil
 }
 

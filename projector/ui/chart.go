@@ -196,21 +196,19 @@ type diagram struct {
 }
 
 type reliabilityBar struct {
-	metric.ReliabilityBin
-	X, Y, R float64 // dot at (mean probability, frequency), whose area grows with N
+	N       int64
+	X, Y, R float64 // dot at (mean probability, share), whose area grows with N
 }
 
-func diagramOf(r *metric.Reliability) diagram {
+func diagramOf(bins []metric.Bin) diagram {
 	d := diagram{Size: 360, Frame: frame{48, 12, 344, 308}}
-	most := 1
-	for _, b := range r.Bins {
-		most = max(most, b.N)
+	most := int64(1)
+	for _, b := range bins {
+		most = max(most, *b.Observed.Denominator)
 	}
-	for _, b := range r.Bins {
-		if b.N == 0 {
-			continue
-		}
-		d.Bars = append(d.Bars, reliabilityBar{b, d.Frame.x(*b.Stated), d.Frame.y(*b.Frequency), 3 + 8*math.Sqrt(float64(b.N)/float64(most))})
+	for _, b := range bins {
+		n := *b.Observed.Denominator
+		d.Bars = append(d.Bars, reliabilityBar{n, d.Frame.x(*b.Stated.Value), d.Frame.y(*b.Observed.Value), 3 + 8*math.Sqrt(float64(n)/float64(most))})
 	}
 	for i := range 6 {
 		share := float64(i) / 5

@@ -355,15 +355,15 @@ func (s *Server) predictionsPage(ctx context.Context, r *http.Request, p *page) 
 // scoreBody is a page of figures of a namespace.
 type scoreBody struct {
 	Namespace   string
-	Score       *metric.Score       // nil while it is counted
-	Reliability *metric.Reliability // of the calibration page
-	Explained   []*Explained        // by the metrics of the page
+	Score       *metric.Score // nil while it is counted
+	Reliability *reliability  // of the calibration page, nil while it is counted
+	Explained   []*Explained  // by the metrics of the page
 }
 
 // calibrationMetrics and coverageMetrics are shown with their intervals beside the
 // score.
 var (
-	calibrationMetrics = []string{"brier", "overconfidence", "confirmed_share", "scorable_share", "prediction_resolution_coverage"}
+	calibrationMetrics = []string{"brier", "calibration_error", "overconfidence", "confirmed_share", "scorable_share", "prediction_resolution_coverage"}
 	coverageMetrics    = []string{"prediction_resolution_coverage", "claim_resolution_coverage", "routing_rate", "join_coverage", "capture_coverage", "unresolved_prediction_age", "unresolved_claim_age"}
 )
 
@@ -373,14 +373,28 @@ func (s *Server) calibrationPage(_ context.Context, r *http.Request, p *page) er
 	if err != nil {
 		return err
 	}
-	rel, ok, err := get(p.wait, &s.figures, "reliability "+b.Namespace, func(ctx context.Context) (*metric.Reliability, error) {
-		return s.source.Reliability(ctx, b.Namespace)
-	})
+	stated, ok, err := s.explain(p.wait, "stated_probability", b.Namespace, "", 0)
 	if err != nil {
 		return err
 	}
-	b.Reliability, p.Refresh = rel, p.Refresh || !ok
+	observed, both, err := s.explain(p.wait, "observed_share", b.Namespace, "", 0)
+	if err != nil {
+		return err
+	}
+	if !ok || !both {
+		p.Refresh = true
+		return nil
+	}
+	b.Reliability = &reliability{stated, observed}
 	return nil
+}
+
+// reliability is what a reliability diagram is of. Each was counted at its own record.
+type reliability struct{ Stated, Observed *Explained }
+
+// Bins are those of the diagram.
+func (r *reliability) Bins() []metric.Bin {
+	return metric.Reliability(r.Stated.Explanation, r.Observed.Explanation)
 }
 
 func (s *Server) coveragePage(_ context.Context, r *http.Request, p *page) error {

@@ -36,7 +36,6 @@ type Source interface {
 	Episodes(ctx context.Context, namespace, after string, limit int) (list []view.Episode, more bool, err error)
 	Weeks(ctx context.Context) ([]view.Week, error)
 	Score(ctx context.Context, namespace string) (*metric.Score, error)
-	Reliability(ctx context.Context, namespace string) (*metric.Reliability, error)
 	// Explain is a metric with the first records behind it.
 	Explain(ctx context.Context, name, namespace string, o metric.Options, limit int) (*Explained, error)
 	// Waiting are the predictions that wait: ErrNotServed without a resolver.

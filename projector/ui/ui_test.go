@@ -344,9 +344,10 @@ func TestPlot(t *testing.T) {
 
 func TestDiagram(t *testing.T) {
 	v := func(x float64) *float64 { return &x }
-	d := diagramOf(&metric.Reliability{N: 5, Bins: []metric.ReliabilityBin{
-		{Low: 0, High: 0.5, N: 1, Stated: v(0.5), Frequency: v(0)}, {Low: 0.5, High: 0.6}, {Low: 0.6, High: 1, N: 4, Stated: v(1), Frequency: v(1)},
-	}})
+	number := func(x float64, n int64) metric.Number { return metric.Number{Value: v(x), Denominator: &n} }
+	d := diagramOf([]metric.Bin{
+		{Tenth: "0.4–0.5", Stated: number(0.5, 1), Observed: number(0, 1)}, {Tenth: "0.9–1.0", Stated: number(1, 4), Observed: number(1, 4)},
+	})
 	if len(d.Bars) != 2 || d.Bars[0].X != d.Frame.x(0.5) || d.Bars[0].Y != d.Frame.Bottom || d.Bars[1].X != d.Frame.Right || d.Bars[1].Y != d.Frame.Top || d.Bars[0].R >= d.Bars[1].R {
 		t.Errorf("%+v", d.Bars)
 	}

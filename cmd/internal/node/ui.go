@@ -245,11 +245,6 @@ func (u *UISource) Score(ctx context.Context, namespace string) (*metric.Score, 
 	return ask(ctx, u, "/score", url.Values{"namespace": {namespace}}, func(s *projector.State) (*metric.Score, error) { return metric.Compute(s, namespace) })
 }
 
-// Reliability implements ui.Source.
-func (u *UISource) Reliability(ctx context.Context, namespace string) (*metric.Reliability, error) {
-	return ask(ctx, u, "/reliability", url.Values{"namespace": {namespace}}, func(s *projector.State) (*metric.Reliability, error) { return metric.ReliabilityOf(s, namespace) })
-}
-
 // Explain implements ui.Source.
 func (u *UISource) Explain(ctx context.Context, name, namespace string, o metric.Options, limit int) (*ui.Explained, error) {
 	q := ExplainQuery{Metric: name, Namespace: namespace, Options: o, Limit: limit}
@@ -298,9 +293,6 @@ func uiRoutes(views func(pattern string, fn func(s *projector.State, v url.Value
 			return nil, badRequest{err}
 		}
 		return ListEpisodes(s, v.Get("namespace"), v.Get("after"), limit)
-	})
-	views("GET /reliability", func(s *projector.State, v url.Values) (any, error) {
-		return metric.ReliabilityOf(s, v.Get("namespace"))
 	})
 }
 
