@@ -41,8 +41,7 @@ func (p *Program) Remove(r Rule) (ok bool) {
 }
 
 // MaxGuesses is the most guesses that Model makes about rules that hang together. Only
-// a belief that defeats, by way
-// of others or itself, what supports it has to be guessed.
+// a belief that defeats, by way of others or itself, what supports it has to be guessed.
 const MaxGuesses = 100_000
 
 // ErrTooLarge is the error of a Program that takes more than MaxGuesses, and of an
