@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,7 +124,14 @@ func TestCausalLimits(t *testing.T) {
 	node := func(name, parents, table string) string {
 		return fmt.Sprintf(`{"name":"%s","parents":[%s],"tables":[{"p":1,"table":[%s]}]}`, name, parents, table)
 	}
+	var rules []string // which an assumption gives a reason to
+	for i := range 1000 {
+		rules = append(rules, fmt.Sprintf(`{"op":"justify","head":"h%d","ante":"a"}`, i))
+	}
+	enable := slices.Repeat([]string{`{"op":"enable","node":"a"}`}, 600)
 	for name, tc := range map[string]struct{ line, pointer string }{
+		"beliefs":      {fmt.Sprintf(`{"op":"jtms","assumptions":["a"],"justifications":[%s],"steps":[%s]}`, list(rules), list(enable)), "/steps/524"}, // 2,001 a step
+		"environments": {fmt.Sprintf(`{"op":"atms","assumptions":["a"],"steps":[%s,%s]}`, list(rules), list(rules)), "/steps/1548"},                    // 500,500 are listed by the first 1,000
 		"joint states": {fmt.Sprintf(`{"op":"posterior","target":[%s],"network":{"variables":{%s},"cpts":{%s}}}`, list(targets), list(variables), list(cpts)), "/target"},
 		"outcomes":     {fmt.Sprintf(`{"op":"decision","states":[%s],"prior":{%s},"utility":{"a":{%s}},"queries":[{"id":"q","cost":1,"likelihood":{%s}}]}`, list(states), list(prior), list(prior), list(outcomes)), "/queries/0"},
 		"mechanisms":   {fmt.Sprintf(`{"op":"scm","rung":1,"target":{"a":1},"nodes":[%s,%s,%s,%s]}`, node("a", "", "4095"), node("b", `"a"`, wide), node("c", `"b"`, wide), node("d", `"c"`, wide)), "/nodes"},

@@ -6,6 +6,17 @@ import (
 	"assay/internal/tms"
 )
 
+// modelCost is what a model costs for each of its rules, apart from the search.
+const modelCost = 100
+
+// maxListed is the most beliefs, assumptions and environments that a reply lists, all
+// steps together.
+const maxListed = 1 << 20
+
+func tooMuchToList(step int) *Error {
+	return &Error{TooLarge, item("/steps", step), fmt.Sprintf("a reply lists at most %d beliefs, assumptions and environments", maxListed)}
+}
+
 func programModels(r *struct {
 	Steps []struct {
 		Op   string `json:"op"`
@@ -26,7 +37,7 @@ func programModels(r *struct {
 			c.bad(at+"/rule", "a rule with a head is required")
 		}
 	}
-	return plan{float64(len(r.Steps) * len(r.Steps)), func() (any, *Error) {
+	return plan{modelCost * float64(len(r.Steps)) * float64(len(r.Steps)), func() (any, *Error) {
 		var p tms.Program
 		in := []*[]string{}
 		for i, s := range r.Steps {
@@ -38,7 +49,7 @@ func programModels(r *struct {
 			}
 			model, ok, err := p.Model()
 			if err != nil {
-				return nil, &Error{TooLarge, item("/steps", i), fmt.Sprintf("it takes more than %d guesses", tms.MaxGuesses)}
+				return nil, &Error{TooLarge, item("/steps", i), fmt.Sprintf("it takes more than %d visits of rules", tms.MaxVisits)}
 			}
 			in = append(in, known(model, ok))
 		}
@@ -91,7 +102,8 @@ func currentSupports(r *struct {
 			Assumptions  []map[string][]string `json:"assumptions_of"`
 			Contradicted []bool                `json:"contradiction_signalled"`
 		}{[][]string{}, []map[string][]string{}, []bool{}}
-		for _, s := range r.Steps {
+		listed := 0
+		for i, s := range r.Steps {
 			change := j.Enable
 			if s.Op == "retract" {
 				change = j.Retract
@@ -99,8 +111,15 @@ func currentSupports(r *struct {
 			if err := change(s.Node); err != nil {
 				panic(err) // that each is an assumption was checked
 			}
-			out.In = append(out.In, j.In())
-			out.Assumptions = append(out.Assumptions, j.AssumptionsOf())
+			in, under := j.In(), j.AssumptionsOf()
+			listed += len(in)
+			for _, list := range under {
+				listed += len(list)
+			}
+			if listed > maxListed {
+				return nil, tooMuchToList(i)
+			}
+			out.In, out.Assumptions = append(out.In, in), append(out.Assumptions, under)
 			out.Contradicted = append(out.Contradicted, j.Contradicted())
 		}
 		return out, nil
@@ -130,12 +149,20 @@ func assumptionLabels(r *struct {
 			Labels  []map[string][][]string `json:"labels"`
 			Nogoods [][][]string            `json:"nogoods"`
 		}{[]map[string][][]string{}, [][][]string{}}
+		listed := 0
 		for i, rule := range rules {
 			if err := a.Justify(rule); err != nil {
-				return nil, &Error{TooLarge, item("/steps", i), fmt.Sprintf("a label has more than %d environments", tms.MaxEnvironments)}
+				return nil, &Error{TooLarge, item("/steps", i), fmt.Sprintf("a label has more than %d environments, or takes more than %d comparisons", tms.MaxEnvironments, tms.MaxComparisons)}
 			}
-			out.Labels = append(out.Labels, a.Labels())
-			out.Nogoods = append(out.Nogoods, a.Nogoods())
+			labels, nogoods := a.Labels(), a.Nogoods()
+			listed += len(nogoods)
+			for _, label := range labels {
+				listed += len(label)
+			}
+			if listed > maxListed {
+				return nil, tooMuchToList(i)
+			}
+			out.Labels, out.Nogoods = append(out.Labels, labels), append(out.Nogoods, nogoods)
 		}
 		return out, nil
 	}}

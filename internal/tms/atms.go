@@ -32,16 +32,22 @@ type ATMS struct {
 	assumptions    []string
 	contradictions map[string]bool
 	rules          []Justification
+	uses           map[string][]int         // the rules that have a node in Ante
 	labels         map[string][]Environment // of every node that was named
 	nogoods        []Environment
+	comparisons    int
 }
 
 // MaxEnvironments is the most environments that a label, or the nogoods, may have.
 const MaxEnvironments = 4096
 
+// MaxComparisons is the most environments that an ATMS holds others against, in all
+// calls of Justify together: some seconds.
+const MaxComparisons = 1_000_000_000
+
 // NewATMS makes one without justifications. Assumptions are named once.
 func NewATMS(assumptions, contradictions []string) *ATMS {
-	a := &ATMS{assumptions, map[string]bool{}, nil, map[string][]Environment{}, nil}
+	a := &ATMS{assumptions: assumptions, contradictions: map[string]bool{}, uses: map[string][]int{}, labels: map[string][]Environment{}}
 	for _, c := range contradictions {
 		a.contradictions[c] = true
 	}
@@ -69,14 +75,25 @@ func (a *ATMS) Justify(j Justification) error {
 			a.labels[name] = nil
 		}
 	}
-	for again := true; again; {
-		again = false
-		for _, r := range a.rules {
-			changed, err := a.apply(r)
-			if err != nil {
-				return err
+	for _, name := range asSet(j.Ante) {
+		a.uses[name] = append(a.uses[name], len(a.rules)-1)
+	}
+	waiting := make([]bool, len(a.rules))
+	for work := []int{len(a.rules) - 1}; len(work) > 0; work = work[1:] {
+		r := a.rules[work[0]]
+		waiting[work[0]] = false
+		changed, err := a.apply(r)
+		if err != nil {
+			return err
+		}
+		if !changed {
+			continue
+		}
+		for _, next := range a.uses[r.Head] { // a nogood takes away alone: nothing follows from it
+			if !waiting[next] {
+				waiting[next] = true
+				work = append(work, next)
 			}
-			again = again || changed
 		}
 	}
 	return nil
@@ -89,7 +106,8 @@ func (a *ATMS) apply(j Justification) (changed bool, err error) {
 		var next []Environment
 		for _, e := range together {
 			for _, o := range a.labels[name] {
-				if next, _ = minimal(next, e.or(o), a.nogoods); len(next) > MaxEnvironments {
+				a.comparisons += len(next) + len(a.nogoods) + 1
+				if next, _ = minimal(next, e.or(o), a.nogoods); len(next) > MaxEnvironments || a.comparisons > MaxComparisons {
 					return false, ErrTooLarge
 				}
 			}

@@ -24,7 +24,10 @@ func asSet(list []string) []string { return slices.Compact(slices.Sorted(slices.
 
 // Program is rules; what is believed is a stable model: exactly what follows from the
 // rules once those are dropped that a belief defeats. Nothing supports itself.
-type Program struct{ rules []Rule }
+type Program struct {
+	rules  []Rule
+	visits int
+}
 
 // Add adds a rule. A rule may be there several times.
 func (p *Program) Add(r Rule) { p.rules = append(p.rules, r) }
@@ -40,13 +43,13 @@ func (p *Program) Remove(r Rule) (ok bool) {
 	return true
 }
 
-// MaxGuesses is the most guesses that Model makes about rules that hang together. Only
-// a belief that defeats, by way
-// of others or itself, what supports it has to be guessed.
-const MaxGuesses = 100_000
+// MaxVisits is the most rules that a Program goes through in search of models, in all
+// calls of Model together: some seconds. Most are for guesses: a belief that defeats, by
+// way of others or itself, what supports it has to be guessed.
+const MaxVisits = 100_000_000
 
-// ErrTooLarge is the error of a Program that takes more than MaxGuesses, and of an
-// ATMS with more than MaxEnvironments.
+// ErrTooLarge is the error of a Program that takes more than MaxVisits, and of an ATMS
+// with more than MaxEnvironments or MaxComparisons.
 var ErrTooLarge = errors.New("truth maintenance: too large")
 
 // Model finds a stable model, in the order of names; ok is false if there is none.
@@ -55,8 +58,9 @@ func (p *Program) Model() (model []string, ok bool, err error) {
 	model = []string{}
 	for _, part := range apart(p.rules) {
 		s := compile(part)
+		s.visits = &p.visits
 		in, ok := s.search(make([]guess, len(s.names)))
-		if s.guesses > MaxGuesses {
+		if s.spent() {
 			return nil, false, ErrTooLarge
 		}
 		if !ok {
@@ -113,11 +117,14 @@ const (
 
 // solver is rules in numbers.
 type solver struct {
-	names   []string // sorted
-	rules   []numbered
-	uses    [][]int // the rules that have an atom in Pos, once for each time
-	guesses int
+	names  []string // sorted
+	rules  []numbered
+	uses   [][]int // the rules that have an atom in Pos, once for each time
+	visits *int    // of the program
 }
+
+// spent says that a search is given up.
+func (s *solver) spent() bool { return *s.visits > MaxVisits }
 
 type numbered struct {
 	head     int
@@ -149,6 +156,7 @@ func compile(rules []Rule) *solver {
 
 // derive is what follows from the rules none of whose Neg is defeated.
 func (s *solver) derive(defeated func(atom int) bool) []bool {
+	*s.visits += len(s.rules)
 	in := make([]bool, len(s.names))
 	missing := make([]int, len(s.rules))
 	var ready []int
@@ -178,12 +186,12 @@ func (s *solver) derive(defeated func(atom int) bool) []bool {
 // all that may be in defeats is in (low), what does not follow even if only that
 // defeats that must be in is out (high); between them something is guessed.
 func (s *solver) search(open []guess) (in []bool, ok bool) {
-	if s.guesses++; s.guesses > MaxGuesses {
-		return nil, false
-	}
 	low := make([]bool, len(s.names))
 	var high []bool
 	for {
+		if s.spent() {
+			return nil, false
+		}
 		high = s.derive(func(a int) bool { return low[a] || open[a] == isIn })
 		next := s.derive(func(a int) bool { return high[a] && open[a] != isOut })
 		if slices.Equal(next, low) {

@@ -317,3 +317,27 @@ func TestTooManyEnvironments(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Two labels below the limit can still be too much to hold against each other.
+func TestTooManyComparisons(t *testing.T) {
+	var assumptions []string
+	for i := range 60 {
+		assumptions = append(assumptions, fmt.Sprint("x", i))
+	}
+	a := NewATMS(assumptions, nil)
+	for i, x := range assumptions {
+		for _, y := range assumptions[:i] {
+			for _, head := range []string{"g", "h"} {
+				if err := a.Justify(Justification{head, []string{x, y}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if n := len(a.Labels()["g"]); n > MaxEnvironments {
+		t.Fatalf("the label has %d environments", n)
+	}
+	if err := a.Justify(Justification{"both", []string{"g", "h"}}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("error %v", err)
+	}
+}

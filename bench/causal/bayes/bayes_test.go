@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"assay/bench/causal"
+	"assay/bench/causal/causaltest"
 )
 
 // world is one joint state of a network, and its probability.
@@ -119,26 +120,10 @@ func drawNetwork(t *rapid.T) []Node {
 			}
 		}
 		for range rows {
-			v.Rows = append(v.Rows, drawRow(t, len(v.States)))
+			v.Rows = append(v.Rows, causaltest.DrawDistribution(t, len(v.States), "weight"))
 		}
 	}
 	return rapid.Permutation(nodes).Draw(t, "listing")
-}
-
-func drawRow(t *rapid.T, n int) []float64 {
-	row := make([]float64, n)
-	total := 0.0
-	for i := range row {
-		row[i] = float64(rapid.IntRange(0, 9).Draw(t, "weight"))
-		total += row[i]
-	}
-	if total == 0 {
-		row[0], total = 1, 1
-	}
-	for i := range row {
-		row[i] /= total
-	}
-	return row
 }
 
 func drawState(t *rapid.T, v Node) string { return rapid.SampledFrom(v.States).Draw(t, "state") }

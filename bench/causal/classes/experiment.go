@@ -23,7 +23,7 @@ func (p *PDAG) ExperimentCost() float64 {
 	for _, component := range p.components() {
 		ways, _ := c.orientations(component).Float64()
 		k := float64(len(component))
-		cost += math.Exp2(k) * (ways + 1) * k * k * k
+		cost += float64(math.Exp2(k) * (ways + 1) * k * k * k)
 	}
 	return cost
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"assay/bench/causal"
+	"assay/bench/causal/causaltest"
 )
 
 func TestHandBounds(t *testing.T) {
@@ -169,7 +170,7 @@ func TestBoundsAreSharp(t *testing.T) {
 		// Draw a model, so that its data are consistent.
 		var model cells
 		monotonic := rapid.Bool().Draw(t, "monotonic")
-		p := drawDistribution(t, 8, "cell")
+		p := causaltest.DrawDistribution(t, 8, "cell")
 		for c := range model {
 			to := c
 			if monotonic && c>>1&1 == 1 { // never prevented: y1 is 1 too

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"assay/bench/causal"
+	"assay/bench/causal/causaltest"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12 }
@@ -125,34 +126,18 @@ func TestIdentifiedSet(t *testing.T) {
 	}
 }
 
-func drawDistribution(t *rapid.T, n int, name string) []float64 {
-	p := make([]float64, n)
-	total := 0.0
-	for i := range p {
-		p[i] = float64(rapid.IntRange(0, 6).Draw(t, name))
-		total += p[i]
-	}
-	if total == 0 {
-		p[0], total = 1, 1
-	}
-	for i := range p {
-		p[i] /= total
-	}
-	return p
-}
-
 // Knowing more never costs expected utility, and no look is worth more than the truth.
 func TestValueOfInformation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		states := rapid.IntRange(1, 4).Draw(t, "states")
-		p := Problem{Prior: drawDistribution(t, states, "prior")}
+		p := Problem{Prior: causaltest.DrawDistribution(t, states, "prior")}
 		for range rapid.IntRange(1, 4).Draw(t, "actions") {
 			p.Utility = append(p.Utility, rapid.SliceOfN(rapid.Float64Range(-100, 100), states, states).Draw(t, "utility"))
 		}
 		outcomes := rapid.IntRange(1, 4).Draw(t, "outcomes")
 		var q Query
 		for range states {
-			q.Likelihood = append(q.Likelihood, drawDistribution(t, outcomes, "likelihood"))
+			q.Likelihood = append(q.Likelihood, causaltest.DrawDistribution(t, outcomes, "likelihood"))
 		}
 		p.Queries = []Query{q}
 		r := Solve(p)

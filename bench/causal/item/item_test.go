@@ -405,6 +405,14 @@ func TestPerform(t *testing.T) {
 			t.Errorf("%s is %d, %v; it was %d", name, got, err, x)
 		}
 	}
+	backwards := m // the order in which a model is listed makes no difference
+	backwards.Nodes = slices.Clone(m.Nodes)
+	slices.Reverse(backwards.Nodes)
+	for name, x := range in.episode.Values {
+		if got, err := Perform(backwards, in.episode, record.Experiment{Observe: name}); err != nil || got != x {
+			t.Errorf("listed backwards, %s is %d, %v; it was %d", name, got, err, x)
+		}
+	}
 	// What many episodes show is what the model says.
 	r := seed.Rand()
 	const n = 20_000
@@ -426,6 +434,8 @@ func TestPerform(t *testing.T) {
 		x record.Experiment
 	}{
 		"no such variable": {in.episode, record.Experiment{Observe: "Q"}},
+		"nothing to force": {in.episode, record.Experiment{Do: record.Values{"Q": 1}, Observe: in.symptom}},
+		"no such value":    {in.episode, record.Experiment{Do: record.Values{in.shared[0]: 7}, Observe: in.symptom}},
 		"no noise":         {world.Episode{}, record.Experiment{Observe: in.symptom}},
 	} {
 		if _, err := Perform(m, bad.e, bad.x); !errors.Is(err, causal.ErrInvalid) {

@@ -1,6 +1,7 @@
 package item
 
 import (
+	"maps"
 	"math"
 	"slices"
 
@@ -21,16 +22,10 @@ type Look struct{ Do, Seen record.Values }
 // causal.ErrZeroProbability, and a *causal.Fault of a model, a name or a value that is
 // none.
 func Judge(m record.Mechanism, cause string, hypotheses []string, looks []Look, experiments []record.Experiment, actions []record.Action) (*record.Live, error) {
-	model, err := scm.New(m.Nodes, m.Latent)
+	j, err := newJudge(m)
 	if err != nil {
 		return nil, err
 	}
-	j := judge{nodes: m.Nodes, place: map[string]int{}, cards: make([]int, len(m.Nodes))}
-	for i, v := range m.Nodes {
-		j.place[v.Name], j.cards[i] = i, model.Values(v.Name)
-	}
-	order, _, _ := causal.TopologicalOrder(len(m.Nodes), func(v int) []int { return j.parents(v) })
-	j.order = order // New refused what goes round
 	h, ok := j.place[cause]
 	if !ok || j.cards[h] != len(hypotheses) {
 		return nil, causal.Badf(causal.At("cause"), "want a variable with a value for each of %d hypotheses", len(hypotheses))
@@ -116,12 +111,34 @@ type judge struct {
 	order []int // causes first
 }
 
+func newJudge(m record.Mechanism) (*judge, error) {
+	model, err := scm.New(m.Nodes, m.Latent)
+	if err != nil {
+		return nil, err
+	}
+	j := &judge{nodes: m.Nodes, place: map[string]int{}, cards: make([]int, len(m.Nodes))}
+	for i, v := range m.Nodes {
+		j.place[v.Name], j.cards[i] = i, model.Values(v.Name)
+	}
+	j.order, _, _ = causal.TopologicalOrder(len(m.Nodes), j.parents) // New refused what goes round
+	return j, nil
+}
+
 func (j *judge) parents(v int) []int {
 	out := make([]int, len(j.nodes[v].Parents))
 	for i, p := range j.nodes[v].Parents {
 		out[i] = j.place[p]
 	}
 	return out
+}
+
+// row is the combination of the values of a node's parents.
+func (j *judge) row(node *scm.Node, value []int) int {
+	row := 0
+	for _, p := range node.Parents {
+		row = row*j.cards[j.place[p]] + value[j.place[p]]
+	}
+	return row
 }
 
 // menu is the likelihood of what each experiment may show next, 0 or 1, by hypothesis.
@@ -187,8 +204,9 @@ func (j *judge) masses(h int, looks []Look) ([]float64, error) {
 
 func (j *judge) read(values record.Values, path ...any) (map[int]int, error) {
 	out := map[int]int{}
-	for name, x := range values {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		v, ok := j.place[name]
+		x := values[name]
 		if !ok || x < 0 || x >= j.cards[v] {
 			return nil, causal.Badf(causal.At(append(path, name)...), "there is no such variable or value")
 		}
@@ -221,9 +239,7 @@ func (s *search) from(i int, p float64) {
 	node := &s.nodes[v]
 	rows := make([]int, len(s.worlds))
 	for w := range s.worlds {
-		for _, q := range node.Parents {
-			rows[w] = rows[w]*s.cards[s.place[q]] + s.worlds[w].value[s.place[q]]
-		}
+		rows[w] = s.row(node, s.worlds[w].value)
 	}
 	// Noise that gives the same values in all worlds is one branch.
 	var branches [][]int
@@ -257,30 +273,33 @@ func (s *search) from(i int, p float64) {
 }
 
 // Perform is what an experiment shows in an episode: the same noise, solved with Do
-// forced. The error is a *causal.Fault of a model, an episode or a name that is none.
+// forced. The error is a *causal.Fault of a model, an episode, or a name or a value
+// that is none.
 func Perform(m record.Mechanism, e world.Episode, x record.Experiment) (int, error) {
-	model, err := scm.New(m.Nodes, m.Latent)
+	j, err := newJudge(m)
 	if err != nil {
 		return 0, err
 	}
-	if model.Values(x.Observe) == 0 {
+	observed, ok := j.place[x.Observe]
+	if !ok {
 		return 0, causal.Badf(causal.At("observe"), "there is no variable %q", x.Observe)
 	}
-	value := map[string]int{}
-	for _, v := range m.Nodes { // causes first, as oracles have them
-		if forced, ok := x.Do[v.Name]; ok {
-			value[v.Name] = forced
+	do, err := j.read(x.Do, "do")
+	if err != nil {
+		return 0, err
+	}
+	value := make([]int, len(j.nodes))
+	for _, v := range j.order {
+		if forced, ok := do[v]; ok {
+			value[v] = forced
 			continue
 		}
-		noise, ok := e.Noise[v.Name]
-		if !ok || noise < 0 || noise >= len(v.Tables) {
-			return 0, causal.Badf(causal.At("noise", v.Name), "the episode uses no table of this variable")
+		node := &j.nodes[v]
+		noise, ok := e.Noise[node.Name]
+		if !ok || noise < 0 || noise >= len(node.Tables) {
+			return 0, causal.Badf(causal.At("noise", node.Name), "the episode uses no table of this variable")
 		}
-		row := 0
-		for _, p := range v.Parents {
-			row = row*model.Values(p) + value[p]
-		}
-		value[v.Name] = v.Tables[noise].Values[row]
+		value[v] = node.Tables[noise].Values[j.row(node, value)]
 	}
-	return value[x.Observe], nil
+	return value[observed], nil
 }

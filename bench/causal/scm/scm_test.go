@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"assay/bench/causal"
 	"assay/bench/causal/bayes"
+	"assay/bench/causal/causaltest"
 )
 
 // state is a joint state of the noise: the table of each node.
@@ -132,21 +134,16 @@ func drawModel(t *rapid.T, least, values int) []Node {
 				rows *= cardinality(nodes[j])
 			}
 		}
-		tables := rapid.IntRange(1, 4).Draw(t, "tables")
-		weights := make([]float64, tables)
-		total := 0.0
-		for k := range weights {
-			weights[k] = float64(rapid.IntRange(0, 5).Draw(t, "weight"))
-			total += weights[k]
-		}
-		if total == 0 {
-			weights[0], total = 1, 1
-		}
-		for k := range weights {
-			v.Tables = append(v.Tables, Table{weights[k] / total, rapid.SliceOfN(rapid.IntRange(0, values-1), rows, rows).Draw(t, "table")})
-		}
+		drawTables(t, v, rows, values)
 	}
 	return rapid.Permutation(nodes).Draw(t, "listing")
+}
+
+// drawTables gives a node up to four tables of so many rows, and at most so many values.
+func drawTables(t *rapid.T, v *Node, rows, values int) {
+	for _, p := range causaltest.DrawDistribution(t, rapid.IntRange(1, 4).Draw(t, "tables"), "weight") {
+		v.Tables = append(v.Tables, Table{p, rapid.SliceOfN(rapid.IntRange(0, values-1), rows, rows).Draw(t, "table")})
+	}
 }
 
 func drawQuery(t *rapid.T, nodes []Node) Query {
@@ -242,13 +239,8 @@ func nested(nodes []Node, x, y string, there, elsewhere int, mediators []string,
 // not know how one noise acts in two worlds: where the network gives a number, it is
 // right for every way.
 func TestEffectsAreNested(t *testing.T) {
-	numbers, refusals := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawModel(t, 3, 2)
-		m, err := New(nodes, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		x, y := "v0", fmt.Sprint("v", len(nodes)-1)
 		var listed []string
 		if rapid.Bool().Draw(t, "listed") {
@@ -259,49 +251,89 @@ func TestEffectsAreNested(t *testing.T) {
 				}
 			}
 		}
-		mediators := listed
-		if listed == nil {
-			marked, err := m.mediators(nil, m.index[x], m.index[y])
-			if err != nil {
-				t.Fatal(err)
-			}
-			for v, is := range marked {
-				if is {
-					mediators = append(mediators, m.nodes[v].name)
-				}
-			}
-		}
-		plain := nested(nodes, x, y, 0, 0, nil, nil)
-		for kind, want := range map[bayes.Effect]float64{
-			bayes.ATE: nested(nodes, x, y, 1, 1, nil, nil) - plain,
-			bayes.NDE: nested(nodes, x, y, 1, 0, mediators, nil) - plain,
-			bayes.NIE: nested(nodes, x, y, 0, 1, mediators, nil) - plain,
-			bayes.ETT: nested(nodes, x, y, 1, 1, nil, map[string]int{x: 1}) - nested(nodes, x, y, 0, 0, nil, map[string]int{x: 1}),
+		checkEffects(t, nodes, x, y, listed)
+	})
+}
+
+// The network refuses what it cannot know, whatever its numbers, and no more.
+func TestNetworkRefuses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		for _, tc := range []struct {
+			name    string
+			parents map[string]string
+			listed  []string
+			refused []bayes.Effect
+		}{
+			{"a cause of the mediator acts past it", map[string]string{"w": "x", "m": "w", "y": "wm"}, []string{"m"}, []bayes.Effect{bayes.NDE, bayes.NIE}},
+			{"the same, all of them named", map[string]string{"w": "x", "m": "w", "y": "wm"}, []string{"w", "m"}, nil},
+			{"the same, none of them named", map[string]string{"w": "x", "m": "w", "y": "wm"}, nil, nil},
+			{"a path enters the mediators again", map[string]string{"m": "x", "w": "m", "n": "w", "y": "mn"}, []string{"m", "n"}, []bayes.Effect{bayes.NDE, bayes.NIE}},
+			{"beside the mediator", map[string]string{"w": "x", "m": "x", "y": "wmx"}, []string{"m"}, nil},
 		} {
-			got, err := m.Effect(bayes.Contrast{Effect: kind, Treatment: x, Outcome: y, Mediators: listed})
-			if math.IsNaN(want) {
-				if !errors.Is(err, causal.ErrZeroProbability) {
-					t.Fatalf("%s: the condition is impossible: %v, %v", kind, got, err)
-				}
-				continue
+			var nodes []Node
+			for _, v := range []string{"x", "w", "m", "n", "y"} {
+				node := Node{Name: v, Parents: strings.Split(tc.parents[v], "")}
+				drawTables(t, &node, 1<<len(node.Parents), 2)
+				nodes = append(nodes, node)
 			}
-			if err != nil || math.Abs(got-want) > 1e-12 {
-				t.Fatalf("%s: %v, %v; want %v", kind, got, err, want)
-			}
-			got, err = m.Network().Effect(bayes.Contrast{Effect: kind, Treatment: x, Outcome: y, Mediators: listed})
-			switch {
-			case errors.Is(err, causal.ErrNotIdentifiable) && listed != nil:
-				refusals++
-			case err != nil || math.Abs(got-want) > 1e-12:
-				t.Fatalf("%s of the network: %v, %v; want %v", kind, got, err, want)
-			default:
-				numbers++
+			if refused := checkEffects(t, nodes, "x", "y", tc.listed); !slices.Equal(refused, tc.refused) {
+				t.Fatalf("%s: refused %v, want %v", tc.name, refused, tc.refused)
 			}
 		}
 	})
-	if numbers == 0 || refusals == 0 {
-		t.Errorf("%d effects of networks, %d refused", numbers, refusals)
+}
+
+// checkEffects holds the effects of a model and of its network against the
+// definition, and lists those that the network refuses. nil are the mediators that
+// lie between x and y; of these none may be refused.
+func checkEffects(t *rapid.T, nodes []Node, x, y string, listed []string) (refused []bayes.Effect) {
+	m, err := New(nodes, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	mediators := listed
+	if listed == nil {
+		marked, err := m.mediators(nil, m.index[x], m.index[y])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for v, is := range marked {
+			if is {
+				mediators = append(mediators, m.nodes[v].name)
+			}
+		}
+	}
+	plain := nested(nodes, x, y, 0, 0, nil, nil)
+	for _, effect := range []struct {
+		kind bayes.Effect
+		want float64
+	}{
+		{bayes.ATE, nested(nodes, x, y, 1, 1, nil, nil) - plain},
+		{bayes.NDE, nested(nodes, x, y, 1, 0, mediators, nil) - plain},
+		{bayes.NIE, nested(nodes, x, y, 0, 1, mediators, nil) - plain},
+		{bayes.ETT, nested(nodes, x, y, 1, 1, nil, map[string]int{x: 1}) - nested(nodes, x, y, 0, 0, nil, map[string]int{x: 1})},
+	} {
+		kind, want := effect.kind, effect.want
+		contrast := bayes.Contrast{Effect: kind, Treatment: x, Outcome: y, Mediators: listed}
+		got, err := m.Effect(contrast)
+		if math.IsNaN(want) {
+			if !errors.Is(err, causal.ErrZeroProbability) {
+				t.Fatalf("%s: the condition is impossible: %v, %v", kind, got, err)
+			}
+			continue
+		}
+		if err != nil || math.Abs(got-want) > 1e-12 {
+			t.Fatalf("%s: %v, %v; want %v", kind, got, err, want)
+		}
+		got, err = m.Network().Effect(contrast)
+		switch {
+		case errors.Is(err, causal.ErrNotIdentifiable) && listed != nil:
+			refused = append(refused, kind)
+		case err != nil || math.Abs(got-want) > 1e-12:
+			t.Fatalf("%s of the network: %v, %v; want %v", kind, got, err, want)
+		}
+	}
+	return refused
 }
 
 // The first two rungs are those of the model's network: conditioning, and the

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -55,21 +54,30 @@ func (s *Set) Manifest() Manifest {
 }
 
 // Write writes a set to a directory that does not exist or is empty; the manifest
-// comes last. The private part goes to a directory of its own, which must be new too;
-// "" is dir/private. The errors are ErrPlace, fs.ErrExist and those of files.
+// comes last. The private part goes to a directory of its own, which must be new too,
+// neither around dir nor inside dir/public; "" is dir/private. The errors are ErrPlace,
+// fs.ErrExist and those of files.
 func (s *Set) Write(ctx context.Context, dir, private string, progress func(done, total int64)) error {
 	if private == "" {
 		private = filepath.Join(dir, "private")
 	}
-	if inside, err := filepath.Rel(private, dir); err != nil || !strings.HasPrefix(inside, "..") {
-		return fmt.Errorf("%w: %s holds what agents get, and would be closed to them", ErrPlace, private)
+	public := filepath.Join(dir, "public")
+	for _, p := range []struct{ around, inner, why string }{
+		{private, dir, "holds what agents get, and would be closed to them"},
+		{public, private, "is inside what agents get"},
+	} {
+		if held, err := holds(p.around, p.inner); err != nil {
+			return err
+		} else if held {
+			return fmt.Errorf("%w: %s %s", ErrPlace, private, p.why)
+		}
 	}
 	for _, d := range []string{dir, private} {
 		if entries, err := os.ReadDir(d); err == nil && len(entries) > 0 {
 			return fmt.Errorf("%s: %w", d, fs.ErrExist)
 		}
 	}
-	blobs := filepath.Join(dir, "public", "blobs")
+	blobs := filepath.Join(public, "blobs")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
 		return err
 	}
@@ -108,7 +116,7 @@ func (s *Set) Write(ctx context.Context, dir, private string, progress func(done
 	}{
 		{filepath.Join(private, "recipe.json"), append(encode(s.Recipe), '\n'), 0o600},
 		{filepath.Join(private, "oracles.jsonl"), oracles.Bytes(), 0o600},
-		{filepath.Join(dir, "public", "cases.jsonl"), cases.Bytes(), 0o644},
+		{filepath.Join(public, "cases.jsonl"), cases.Bytes(), 0o644},
 		{filepath.Join(dir, "manifest.json"), append(encode(s.Manifest()), '\n'), 0o644},
 	} {
 		if err := durable.WriteFile(f.path, f.data, f.mode); err != nil {
@@ -116,6 +124,20 @@ func (s *Set) Write(ctx context.Context, dir, private string, progress func(done
 		}
 	}
 	return nil
+}
+
+// holds says whether a directory is another, or around it.
+func holds(dir, other string) (bool, error) {
+	from, err := filepath.Abs(dir)
+	if err != nil {
+		return false, err
+	}
+	to, err := filepath.Abs(other)
+	if err != nil {
+		return false, err
+	}
+	way, err := filepath.Rel(from, to)
+	return filepath.IsLocal(way), err
 }
 
 // ErrPlace is a private directory that is not apart from the public one.
@@ -141,9 +163,18 @@ func Read(dir, private string) (*Set, *Manifest, error) {
 	if err := versioned.Decode(raw, record.Version, &s.Recipe); err != nil {
 		return nil, nil, fmt.Errorf("%w: recipe.json: %w", ErrBroken, err)
 	}
-	return s, m, lines(filepath.Join(private, "oracles.jsonl"), len(m.Cases), func(i int, line []byte) error {
+	err = lines(filepath.Join(private, "oracles.jsonl"), len(m.Cases), func(i int, line []byte) error {
 		return s.Cases[i].open(line, m.Cases[i])
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	told := s.Manifest()
+	told.BenchVersion = s.Recipe.BenchVersion // perhaps another than this one
+	if !bytes.Equal(encode(told), encode(m)) {
+		return nil, nil, fmt.Errorf("%w: manifest.json does not say what the set is", ErrBroken)
+	}
+	return s, m, nil
 }
 
 // open reads the line of oracles.jsonl that belongs to a case.

@@ -160,6 +160,10 @@ func TestWriteAndRead(t *testing.T) {
 	if err != nil || again.Pass == nil || !*again.Pass || !slices.Equal(got.Gaps, s.Gaps) {
 		t.Errorf("made anew: %+v, %v", again, err)
 	}
+	got.Dropped["too_small"]++
+	if again, err := got.Repeats(context.Background(), nil); err != nil || again.Pass == nil || *again.Pass {
+		t.Errorf("made anew with another count of what was left out: %+v, %v", again, err)
+	}
 	for _, f := range []struct {
 		name string
 		mode fs.FileMode
@@ -179,6 +183,15 @@ func TestWriteAndRead(t *testing.T) {
 	for _, private := range []string{filepath.Join(t.TempDir(), "x"), "/"} {
 		if err := s.Write(context.Background(), filepath.Join(private, "set"), private, nil); !errors.Is(err, ErrPlace) {
 			t.Errorf("a set inside its private part: %v", err)
+		}
+	}
+	for _, private := range []string{"public", "public/oracles", "public/blobs"} {
+		free := filepath.Join(t.TempDir(), "set")
+		if err := s.Write(context.Background(), free, filepath.Join(free, private), nil); !errors.Is(err, ErrPlace) {
+			t.Errorf("oracles in %s: %v", private, err)
+		}
+		if _, err := os.Stat(free); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("something was written: %v", err)
 		}
 	}
 	// Oracles elsewhere, and a reader who may not see them.
@@ -214,9 +227,13 @@ func TestTamperedSets(t *testing.T) {
 			l[0], l[1] = l[1], l[0]
 			return bytes.Join(l, nil)
 		}, "line 1"},
-		"a blob":     {blob, func(b []byte) []byte { return bytes.Replace(b, []byte("0"), []byte("1"), 1) }, "has other bytes"},
-		"an answer":  {"private/oracles.jsonl", func(b []byte) []byte { return bytes.Replace(b, []byte(`"tol":0.02`), []byte(`"tol":0.03`), 1) }, "oracles.jsonl, line"},
-		"a salt":     {"private/oracles.jsonl", func(b []byte) []byte { b[len(`{"v":1,"salt":"`)] ^= 1; return b }, "oracles.jsonl, line 1"},
+		"a blob":    {blob, func(b []byte) []byte { return bytes.Replace(b, []byte("0"), []byte("1"), 1) }, "has other bytes"},
+		"an answer": {"private/oracles.jsonl", func(b []byte) []byte { return bytes.Replace(b, []byte(`"tol":0.02`), []byte(`"tol":0.03`), 1) }, "oracles.jsonl, line"},
+		"a salt":    {"private/oracles.jsonl", func(b []byte) []byte { b[len(`{"v":1,"salt":"`)] ^= 1; return b }, "oracles.jsonl, line 1"},
+		"a count": {"manifest.json", func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"families":{`), []byte(`"families":{"others":1,`), 1)
+		}, "does not say what the set is"},
+		"a split":    {"manifest.json", func(b []byte) []byte { return bytes.Replace(b, []byte(`"split":"dev"`), []byte(`"split":"val"`), 1) }, "does not say what the set is"},
 		"a format":   {"manifest.json", func(b []byte) []byte { return bytes.Replace(b, []byte(`"v":1`), []byte(`"v":2`), 1) }, "unsupported version"},
 		"no version": {"private/recipe.json", func([]byte) []byte { return []byte("{}") }, "recipe.json"},
 	} {

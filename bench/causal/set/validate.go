@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -246,6 +247,9 @@ func (s *Set) Repeats(ctx context.Context, progress func(done, total int64)) (Ch
 		if !bytes.Equal(b, s.Blobs[name]) {
 			c.fault("blob %s has other bytes", name)
 		}
+	}
+	if !maps.Equal(again.Dropped, s.Dropped) {
+		c.fault("%v was left out, the manifest says %v", again.Dropped, s.Dropped)
 	}
 	s.Gaps = again.Gaps
 	return c.end(1, "%d cases", c.N), nil
