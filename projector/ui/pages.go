@@ -306,7 +306,7 @@ func (s *Server) episodesPage(ctx context.Context, r *http.Request, p *page) (er
 		return err
 	}
 	if n := len(b.List); more && n > 0 {
-		b.Next = "/episodes?" + url.Values{"namespace": {b.Namespace}, "after": {b.List[n-1].EpisodeID}}.Encode()
+		b.Next = "/episodes?" + url.Values{"namespace": {b.Namespace}, "after": {b.List[n-1].Place()}}.Encode()
 	}
 	p.Body = b
 	return nil

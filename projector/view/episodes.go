@@ -184,10 +184,17 @@ func ListEpisodes(s *projector.State, namespace string, fn func(*Episode) error)
 	return list(s, Episodes, fn, episodeKind, namespace)
 }
 
-// ListEpisodesAfter is ListEpisodes of the ids that sort behind after.
+// Place is where the episode stands in a listing of the namespace that it was recorded
+// in, for ListEpisodesAfter: its id, or of what was imported a mark behind it.
+func (e *Episode) Place() string { return idIn(e.Namespace, e.EpisodeID) }
+
+// ListEpisodesAfter is ListEpisodes behind a place; "" is before the first one.
 func ListEpisodesAfter(s *projector.State, namespace, after string, fn func(*Episode) error) error {
-	kind := prefix(episodeKind, namespace)
-	return projector.Scan(s, Episodes, kind, kind+escaper.Replace(after), func(_ string, v *Episode) error { return fn(v) })
+	from := key(episodeKind, namespace, after)
+	if isApart(after) {
+		from = key(episodeKind, namespace+importedMark, recordedIn(after))
+	}
+	return projector.Scan(s, Episodes, prefix(episodeKind, namespace), from, func(_ string, v *Episode) error { return fn(v) })
 }
 
 // ListSequences calls fn for the sources of an episode that number their events.
