@@ -184,17 +184,11 @@ func ListEpisodes(s *projector.State, namespace string, fn func(*Episode) error)
 	return list(s, Episodes, fn, episodeKind, namespace)
 }
 
-// Place is where the episode stands in a listing of the namespace that it was recorded
-// in, for ListEpisodesAfter: its id, or of what was imported a mark behind it.
-func (e *Episode) Place() string { return idIn(e.Namespace, e.EpisodeID) }
-
-// ListEpisodesAfter is ListEpisodes behind a place; "" is before the first one.
+// ListEpisodesAfter is ListEpisodes behind an episode; "" is before the first one. The
+// namespace is that episode's own, as its row has it: an import of an id stands elsewhere
+// than what is live.
 func ListEpisodesAfter(s *projector.State, namespace, after string, fn func(*Episode) error) error {
-	from := key(episodeKind, namespace, after)
-	if isApart(after) {
-		from = key(episodeKind, namespace+importedMark, recordedIn(after))
-	}
-	return projector.Scan(s, Episodes, prefix(episodeKind, namespace), from, func(_ string, v *Episode) error { return fn(v) })
+	return projector.Scan(s, Episodes, prefix(episodeKind, RecordedIn(namespace)), key(episodeKind, namespace, after), func(_ string, v *Episode) error { return fn(v) })
 }
 
 // ListSequences calls fn for the sources of an episode that number their events.

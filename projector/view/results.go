@@ -210,7 +210,7 @@ func (v *EpisodeReport) join(s *projector.State) (known bool, err error) {
 		return false, nil
 	}
 	if isApart(v.Namespace) {
-		other = recordedIn(v.Namespace)
+		other = RecordedIn(v.Namespace)
 	}
 	twin, err := projector.Load[EpisodeReport](s, Results, key(episodeReportKind, other, v.EpisodeID, of))
 	switch {

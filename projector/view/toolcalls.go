@@ -278,7 +278,7 @@ func FindToolCall(s *projector.State, toolCallID string) (out []ToolCall, err er
 func (t *ToolCall) join(s *projector.State) (known bool, err error) {
 	other := t.Namespace + importedMark
 	if isApart(t.Namespace) {
-		other = recordedIn(t.Namespace)
+		other = RecordedIn(t.Namespace)
 	}
 	twin, err := GetToolCall(s, other, t.EpisodeID, t.ToolCallID)
 	switch {
