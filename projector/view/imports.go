@@ -44,6 +44,15 @@ func isApart(ns string) bool { return strings.HasSuffix(ns, importedMark) }
 // into which it was imported, else itself.
 func RecordedIn(ns string) string { return strings.TrimSuffix(ns, importedMark) }
 
+// twinIn is the namespace of what has the same identifiers on the other side: of what
+// is live that of its import, and the other way round.
+func twinIn(ns string) string {
+	if isApart(ns) {
+		return RecordedIn(ns)
+	}
+	return ns + importedMark
+}
+
 // idIn is an identifier of what has no namespace, as it stands in keys: one that an
 // imported record names is another than a live one.
 func idIn(ns, id string) string {
