@@ -194,21 +194,21 @@ func (w *Watcher) look(ctx context.Context) error {
 	w.Looks++
 	w.down = ""
 	changes := w.state.diff(now, w.away)
-	first := !w.state.Looked
-	was, pending := w.state.Rows, w.state.Pending
-	w.state.take(now)
-	due := w.Now().Add(w.Grace)
+	pending, due := w.state.Pending, w.Now().Add(w.Grace)
 	for _, d := range changes {
 		raw, err := w.event(d)
 		if err != nil {
+			w.drop() // what changed is found again
 			return err
 		}
-		w.state.Pending = append(w.state.Pending, told{due, raw})
+		pending = append(pending, told{due, raw})
 	}
+	was, first := *w.state, !w.state.Looked
+	w.state.take(now)
+	w.state.Pending = pending
 	if len(changes) > 0 || first {
 		if err := w.state.save(w.State); err != nil {
-			// It is as if the table had not been read.
-			w.state.Rows, w.state.Pending, w.state.Looked = was, pending, !first
+			*w.state = was // as if the table had not been read
 			w.drop()
 			return fmt.Errorf("%w: %w", errState, err)
 		}

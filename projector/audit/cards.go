@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"assay/events"
+	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 	"assay/projector/metric"
@@ -264,18 +266,20 @@ func (r *reader) transform(c *Case) error {
 		for _, in := range v.Inputs {
 			c.show("input", in)
 		}
-		err := view.ListLineage(r.s, r.namespace, func(st *view.LineageStep) error {
-			if st.Namespace == r.namespace && st.TransformID != nil && *st.TransformID == c.ID {
-				rests := "nothing that it names"
-				if len(st.From) > 0 {
-					rests = strings.Join(st.From, ", ")
-				}
-				c.show("output", st.BeliefID+", which rests on "+rests)
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(v.Outputs))) {
+			steps, err := view.LineageOf(r.s, r.namespace, id)
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-		if err != nil {
-			return err
+			for _, st := range steps {
+				if st.Seq == v.Seq {
+					rests := "nothing that it names"
+					if len(st.From) > 0 {
+						rests = strings.Join(st.From, ", ")
+					}
+					c.show("output", id+", which rests on "+rests)
+				}
+			}
 		}
 		c.show("dropped", v.Dropped)
 	}
@@ -289,7 +293,11 @@ func (r *reader) lineage(c *Case) error {
 		return err
 	}
 	before, err := view.GetBelief(r.s, r.namespace, c.ID, ledger.Seq(c.Seq)-1)
-	if err == nil && before.Provenance != nil {
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
+	case err != nil:
+		return err
+	case before.Provenance != nil:
 		c.show("lineage before", before.Provenance.Lineage)
 	}
 	c.show("changed by", fmt.Sprintf("%s in record %d", b.Change, c.Seq))

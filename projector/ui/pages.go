@@ -301,12 +301,17 @@ func (s *Server) episodesPage(ctx context.Context, r *http.Request, p *page) (er
 	if b.Namespace, err = namespaceOf(r); err != nil {
 		return err
 	}
+	in := r.URL.Query().Get("in") // which After is of: b.Namespace, or what was imported into it
+	if view.RecordedIn(in) != b.Namespace {
+		in = b.Namespace
+	}
 	var more bool
-	if b.List, more, err = s.source.Episodes(ctx, b.Namespace, b.After, pageRows); err != nil {
+	if b.List, more, err = s.source.Episodes(ctx, in, b.After, pageRows); err != nil {
 		return err
 	}
 	if n := len(b.List); more && n > 0 {
-		b.Next = "/episodes?" + url.Values{"namespace": {b.Namespace}, "after": {b.List[n-1].EpisodeID}}.Encode()
+		last := &b.List[n-1]
+		b.Next = "/episodes?" + url.Values{"namespace": {b.Namespace}, "in": {last.Namespace}, "after": {last.EpisodeID}}.Encode()
 	}
 	p.Body = b
 	return nil

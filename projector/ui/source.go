@@ -32,7 +32,7 @@ type Source interface {
 	// Find is what an identifier names.
 	Find(ctx context.Context, id string) (view.Found, error)
 	Episode(ctx context.Context, namespace, id string) (*view.Episode, error)
-	// Episodes are those whose ids sort behind after.
+	// Episodes are those that view.ListEpisodesAfter lists.
 	Episodes(ctx context.Context, namespace, after string, limit int) (list []view.Episode, more bool, err error)
 	Weeks(ctx context.Context) ([]view.Week, error)
 	Score(ctx context.Context, namespace string) (*metric.Score, error)

@@ -593,7 +593,7 @@ func FindBelief(s *projector.State, beliefID string) ([]FoundBelief, error) {
 		f, errs := FoundBelief{Belief: v}, [3]error{}
 		f.History, errs[0] = all[Belief](s, Beliefs, beliefAtKind, v.Namespace, beliefID)
 		f.Content, errs[1] = all[ContentChange](s, Beliefs, contentChangeKind, v.Namespace, beliefID)
-		f.Lineage, errs[2] = all[LineageStep](s, Beliefs, lineageKind, v.Namespace, beliefID)
+		f.Lineage, errs[2] = LineageOf(s, v.Namespace, beliefID)
 		if err := errors.Join(errs[:]...); err != nil {
 			return nil, err
 		}

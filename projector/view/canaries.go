@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"assay/events"
@@ -250,26 +251,15 @@ type FoundCanary struct {
 	Triggered []Rollback `json:"triggered"`
 }
 
-// GetCanary reads one canary; kv.ErrNotFound when there is none.
-func GetCanary(s *projector.State, id string) (*FoundCanary, error) {
-	all, err := allCanaries(s)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range all {
-		if c.CanaryID == id && !c.Imported {
-			return c.found(s)
-		}
-	}
-	return nil, kv.ErrNotFound
-}
-
+// found is the canary with its own rollbacks; those of an import of its id begin alike.
 func (c *Canary) found(s *projector.State) (*FoundCanary, error) {
-	out, id := &FoundCanary{Canary: *c}, c.CanaryID
-	if c.Imported {
-		id += importedMark
-	}
-	err := list(s, Canaries, func(v *Rollback) error { out.Triggered = append(out.Triggered, *v); return nil }, rollbackKind, id)
+	out, start := &FoundCanary{Canary: *c}, prefix(rollbackKind, c.CanaryID)
+	err := projector.Scan(s, Canaries, start, "", func(k string, v *Rollback) error {
+		if strings.HasPrefix(k[len(start):], importedMark) == c.Imported {
+			out.Triggered = append(out.Triggered, *v)
+		}
+		return nil
+	})
 	return out, err
 }
 

@@ -1,13 +1,11 @@
 package view_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"assay/events"
-	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 	"assay/projector/ledgertest"
@@ -59,12 +57,12 @@ func TestCanaries(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v\nwant %v", got, want)
 		}
-		c := must[*view.FoundCanary](t)(view.GetCanary(s, "a"))
+		c := must[view.Found](t)(view.Find(s, "a")).Canaries[0]
 		if len(c.Triggered) != 2 || c.Triggered[0].Rule != "action_not_listed" || *c.Triggered[0].Value != 3 || *c.Triggered[0].CutSeq != 7 || c.Ended != nil {
 			t.Errorf("%+v", c)
 		}
-		if _, err := view.GetCanary(s, "ghost"); !errors.Is(err, kv.ErrNotFound) {
-			t.Error(err)
+		if got := must[view.Found](t)(view.Find(s, "ghost")).Canaries; got != nil {
+			t.Errorf("%+v", got)
 		}
 		if o := orphans(t, s, view.Canaries, prod); !slices.Equal(o, []string{fmt.Sprintf("%d ghost unknown", ghost)}) {
 			t.Errorf("orphans %v", o)
@@ -124,9 +122,32 @@ func TestCanariesGoByTheCut(t *testing.T) {
 		if want := []string{"z rolled_back@3 false 2", "y rolled_back@6 false 1", "x ended@0 true 1", "w rolled_back@16 false 1"}; !slices.Equal(got, want) {
 			t.Errorf("%q\nwant %q", got, want)
 		}
-		z := must[*view.FoundCanary](t)(view.GetCanary(s, "z"))
+		z := must[view.Found](t)(view.Find(s, "z")).Canaries[0]
 		if len(z.Triggered) != 2 || *z.Triggered[0].CutSeq != 3 || *z.Triggered[1].CutSeq != 9 {
 			t.Errorf("%+v", z.Triggered)
+		}
+	})
+}
+
+// TestImportedCanary: a canary and the import of one of its id have each their own
+// rollbacks.
+func TestImportedCanary(t *testing.T) {
+	l := ledgertest.New()
+	imported := events.Context{Capture: ptr("imported")}
+	for _, c := range []events.Context{{}, imported} {
+		l.Put("operator/main", prod, &events.CanaryStarted{Context: c, CanaryID: "a", Policy: "p", CapPerWeek: 1})
+	}
+	l.Put("operator/main", prod, &events.RollbackTriggered{Context: imported, CanaryID: "a", Rule: "before"})
+	l.Put("operator/main", prod, &events.RollbackTriggered{CanaryID: "a", Rule: "operator"})
+	fold(t, l, func(s *projector.State) {
+		var got []string
+		for _, c := range must[view.Found](t)(view.Find(s, "a")).Canaries {
+			for _, v := range c.Triggered {
+				got = append(got, fmt.Sprintf("%s imported %v", v.Rule, c.Imported))
+			}
+		}
+		if want := []string{"operator imported false", "before imported true"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	})
 }

@@ -184,10 +184,11 @@ func ListEpisodes(s *projector.State, namespace string, fn func(*Episode) error)
 	return list(s, Episodes, fn, episodeKind, namespace)
 }
 
-// ListEpisodesAfter is ListEpisodes of the ids that sort behind after.
+// ListEpisodesAfter is ListEpisodes behind an episode; "" is before the first one. The
+// namespace is that episode's own, as its row has it: an import of an id stands elsewhere
+// than what is live.
 func ListEpisodesAfter(s *projector.State, namespace, after string, fn func(*Episode) error) error {
-	kind := prefix(episodeKind, namespace)
-	return projector.Scan(s, Episodes, kind, kind+escaper.Replace(after), func(_ string, v *Episode) error { return fn(v) })
+	return projector.Scan(s, Episodes, prefix(episodeKind, RecordedIn(namespace)), key(episodeKind, namespace, after), func(_ string, v *Episode) error { return fn(v) })
 }
 
 // ListSequences calls fn for the sources of an episode that number their events.

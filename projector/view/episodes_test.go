@@ -73,21 +73,23 @@ func TestSequenceGapsAreBounded(t *testing.T) {
 
 func TestListEpisodesAfter(t *testing.T) {
 	l := ledgertest.New()
-	ids := []string{"a", "b", "b/c", "c\x00d", "c\x01", "é"}
+	ids := []string{"a", "a~imported", "b", "b/c", "c\x00d", "c\x01", "é"}
 	for _, id := range ids {
 		l.Put(piper, prod, &events.GateChosen{Action: "KNOW"}, ledgertest.Episode(id))
 		l.Put(piper, "sandbox", &events.GateChosen{Action: "KNOW"}, ledgertest.Episode("other"+id))
+		l.Put(piper, prod, &events.GateChosen{Context: events.Context{Capture: ptr("imported")}, Action: "KNOW"}, ledgertest.Episode(id))
 	}
 	fold(t, l, func(s *projector.State) {
 		// Page by page they are those that a listing has, each once.
 		var all, paged []string
-		if err := view.ListEpisodes(s, prod, func(e *view.Episode) error { all = append(all, e.EpisodeID); return nil }); err != nil {
+		if err := view.ListEpisodes(s, prod, func(e *view.Episode) error { all = append(all, e.Namespace+" "+e.EpisodeID); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		for after := ""; ; {
+		for ns, after := prod, ""; ; {
 			var page []string
-			err := view.ListEpisodesAfter(s, prod, after, func(e *view.Episode) error {
-				page = append(page, e.EpisodeID)
+			err := view.ListEpisodesAfter(s, ns, after, func(e *view.Episode) error {
+				page = append(page, e.Namespace+" "+e.EpisodeID)
+				ns, after = e.Namespace, e.EpisodeID
 				if len(page) == 2 {
 					return kv.ErrStop
 				}
@@ -96,12 +98,12 @@ func TestListEpisodesAfter(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(page) == 0 {
+			if len(page) == 0 || len(paged) > len(all) {
 				break
 			}
-			paged, after = append(paged, page...), page[len(page)-1]
+			paged = append(paged, page...)
 		}
-		if len(all) != len(ids) || !slices.Equal(all, paged) {
+		if len(all) != 2*len(ids) || !slices.Equal(all, paged) {
 			t.Errorf("all %q, page by page %q", all, paged)
 		}
 	})

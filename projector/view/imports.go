@@ -14,7 +14,7 @@ import (
 const captureImported = "imported"
 
 // importedMark ends the namespace in which views keep what was imported into
-// another: "production~imported". No namespace and no id has a tilde.
+// another: "production~imported". No namespace has a tilde, and no id but an episode's.
 const importedMark = "~imported"
 
 // apart is a projection that keeps what was imported apart from what is live, in a
@@ -37,11 +37,21 @@ func isImport(r *projector.Record) bool {
 	return deref(r.Event.Data.Common().Capture) == captureImported
 }
 
-// isApart says whether a namespace holds what was imported into another, and
-// recordedIn is that other, or the namespace itself.
+// isApart says whether a namespace holds what was imported into another.
 func isApart(ns string) bool { return strings.HasSuffix(ns, importedMark) }
 
-func recordedIn(ns string) string { return strings.TrimSuffix(ns, importedMark) }
+// RecordedIn is the namespace in which the records of a row's namespace stand: that
+// into which it was imported, else itself.
+func RecordedIn(ns string) string { return strings.TrimSuffix(ns, importedMark) }
+
+// twinIn is the namespace of what has the same identifiers on the other side: of what
+// is live that of its import, and the other way round.
+func twinIn(ns string) string {
+	if isApart(ns) {
+		return RecordedIn(ns)
+	}
+	return ns + importedMark
+}
 
 // idIn is an identifier of what has no namespace, as it stands in keys: one that an
 // imported record names is another than a live one.

@@ -170,7 +170,7 @@ func (lr *labelReader) place(l *Label) error {
 			l.Namespace = f.namespace
 			return nil
 		}
-		if recordedIn(f.namespace) == recordedIn(l.RecordedIn) {
+		if RecordedIn(f.namespace) == RecordedIn(l.RecordedIn) {
 			own = f.namespace
 		}
 	}
@@ -242,7 +242,7 @@ func ListLabels(s *projector.State, namespace string, fn func(*Label) error) err
 	if err != nil {
 		return err
 	}
-	return lr.list(func(ns string) bool { return recordedIn(ns) == namespace }, fn)
+	return lr.list(func(ns string) bool { return RecordedIn(ns) == namespace }, fn)
 }
 
 // LabelsOf are the labels of one thing of a namespace.

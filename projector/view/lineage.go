@@ -245,6 +245,11 @@ func ListLineage(s *projector.State, namespace string, fn func(*LineageStep) err
 	return list(s, Beliefs, fn, lineageKind, namespace)
 }
 
+// LineageOf are the steps of one belief, in order.
+func LineageOf(s *projector.State, namespace, beliefID string) ([]LineageStep, error) {
+	return all[LineageStep](s, Beliefs, lineageKind, namespace, beliefID)
+}
+
 // ListTransforms calls fn for a namespace's transformations in the order of ids.
 func ListTransforms(s *projector.State, namespace string, fn func(*Transform) error) error {
 	return list(s, Beliefs, fn, transformKind, namespace)

@@ -205,14 +205,11 @@ func report(b *projector.Batch, r *projector.Record, d *events.EpisodeRecorded) 
 // join counts the imports of what is reported live with it. Such an import is no
 // report of its own.
 func (v *EpisodeReport) join(s *projector.State) (known bool, err error) {
-	of, other := stated(v.ToolCallID), v.Namespace+importedMark
+	of := stated(v.ToolCallID)
 	if v.EpisodeID == "" && of == "" {
 		return false, nil
 	}
-	if isApart(v.Namespace) {
-		other = recordedIn(v.Namespace)
-	}
-	twin, err := projector.Load[EpisodeReport](s, Results, key(episodeReportKind, other, v.EpisodeID, of))
+	twin, err := projector.Load[EpisodeReport](s, Results, key(episodeReportKind, twinIn(v.Namespace), v.EpisodeID, of))
 	switch {
 	case errors.Is(err, kv.ErrNotFound):
 		return false, nil

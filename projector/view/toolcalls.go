@@ -276,11 +276,7 @@ func FindToolCall(s *projector.State, toolCallID string) (out []ToolCall, err er
 // join tells a live call of the import of it. An import of a call that is known
 // live is no call of its own.
 func (t *ToolCall) join(s *projector.State) (known bool, err error) {
-	other := t.Namespace + importedMark
-	if isApart(t.Namespace) {
-		other = recordedIn(t.Namespace)
-	}
-	twin, err := GetToolCall(s, other, t.EpisodeID, t.ToolCallID)
+	twin, err := GetToolCall(s, twinIn(t.Namespace), t.EpisodeID, t.ToolCallID)
 	switch {
 	case errors.Is(err, kv.ErrNotFound):
 		return false, nil

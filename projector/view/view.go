@@ -102,7 +102,7 @@ func All() []projector.Projection {
 // stands between it and the rest, so that a prefix of the one is one of both.
 func key(parts ...string) string {
 	if len(parts) > 1 && isApart(parts[1]) {
-		parts = slices.Replace(slices.Clone(parts), 1, 2, recordedIn(parts[1]), importedMark)
+		parts = slices.Replace(slices.Clone(parts), 1, 2, RecordedIn(parts[1]), importedMark)
 	}
 	n := 0
 	for _, p := range parts {
@@ -321,7 +321,7 @@ func observer(r *projector.Record) bool {
 	case roleDispatcher:
 		return true
 	case roleHarness:
-		ns := recordedIn(r.Namespace)
+		ns := RecordedIn(r.Namespace)
 		return ns == "sandbox" || strings.HasPrefix(ns, "bench/")
 	}
 	return false

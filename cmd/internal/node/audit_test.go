@@ -137,13 +137,15 @@ func TestAuditIsComparedWithTheFirst(t *testing.T) {
 // its week drew the thing, whichever week's it was.
 func TestReadLabels(t *testing.T) {
 	l := ledgertest.New()
-	sample := func(week string, ids ...string) uint64 {
+	imported := events.Context{Capture: ledgertest.Ptr("imported")}
+	put := func(ctx events.Context, week string, ids ...string) uint64 {
 		st := events.AuditStratum{Stratum: "edge"}
 		for _, id := range ids {
 			st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: id, Seq: 1})
 		}
-		return uint64(l.Put("operator/main", "production", &events.AuditSampled{Week: week, Namespace: "production", Set: ledgertest.Ptr("edges"), Method: metric.SampleMethod, Strata: []events.AuditStratum{st}}))
+		return uint64(l.Put("operator/main", "production", &events.AuditSampled{Context: ctx, Week: week, Namespace: "production", Set: ledgertest.Ptr("edges"), Method: metric.SampleMethod, Strata: []events.AuditStratum{st}}))
 	}
+	sample := func(week string, ids ...string) uint64 { return put(events.Context{}, week, ids...) }
 	label := func(who, id string, sample uint64, ctx events.Context) {
 		l.Put(who, "production", &events.AuditLabelled{Context: ctx, Kind: "edge", ID: id, Rater: who, SampleSeq: &sample})
 	}
@@ -161,13 +163,18 @@ func TestReadLabels(t *testing.T) {
 	if _, err := ReadAllLabels(t.Context(), config); !errors.Is(err, ErrNotSampled) {
 		t.Error(err)
 	}
+	elsewhere := put(imported, "2026-W40", "a", "e")
+	if _, err := ReadLabels(t.Context(), config); !errors.Is(err, ErrNotSampled) {
+		t.Errorf("what was imported is a sample: %v", err)
+	}
 	second := sample("2026-W40", "b", "c")
 	sample("2026-W40", "d") // the first counts
 	label("operator/ann", "b", first, events.Context{})
 	label("operator/ann", "c", second, events.Context{})
 	label("operator/bob", "a", early, events.Context{})
 	label("operator/bob", "d", second, events.Context{}) // was not drawn
-	label("operator/bob", "b", second, events.Context{Capture: ledgertest.Ptr("imported")})
+	label("operator/bob", "e", elsewhere, events.Context{})
+	label("operator/bob", "b", second, imported)
 	label("agent/piper", "b", second, events.Context{})
 	got, err := ReadLabels(t.Context(), config)
 	if err != nil || uint64(got.Seq) != second {

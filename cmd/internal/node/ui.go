@@ -211,7 +211,7 @@ type EpisodePage struct {
 	More  bool           `json:"more"` // there are others behind the last one
 }
 
-// ListEpisodes reads the episodes whose ids sort behind after, limit at most.
+// ListEpisodes reads those of view.ListEpisodesAfter, limit at most.
 func ListEpisodes(s *projector.State, namespace, after string, limit int) (EpisodePage, error) {
 	out := EpisodePage{Items: []view.Episode{}}
 	err := view.ListEpisodesAfter(s, namespace, after, func(e *view.Episode) error {
