@@ -117,9 +117,9 @@ func TestRow(t *testing.T) {
 func TestBatch(t *testing.T) {
 	var b batch
 	for i := range liveRows + 25 {
-		b.add(Row{Seq: ledger.Seq(i + 1)})
+		b.saw(ledger.Seq(i+1), &Row{Seq: ledger.Seq(i + 1)})
 	}
-	b.saw(99)
+	b.saw(99, nil)
 	rows, passed, read := b.take()
 	if read != 99 || len(rows) != liveRows || passed != 25 || rows[0].Seq != 26 || rows[liveRows-1].Seq != liveRows+25 {
 		t.Errorf("%d rows from %d, %d passed", len(rows), rows[0].Seq, passed)
