@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,7 +194,7 @@ func scanAudits(ctx context.Context, c *AuditConfig) (*auditScan, error) {
 		err = f.scan(ctx, c.Evidence, last)
 	}
 	if err == nil && f.closed == 0 {
-		err = fmt.Errorf("%w: %s", ErrNoWeek, c.Week)
+		err = fmt.Errorf("%w: %s", ErrNoWeek, cmp.Or(c.Week, "no week of it is over"))
 	}
 	return f, err
 }
