@@ -115,7 +115,7 @@ func factsOf(s *Status) (out []ui.Fact) {
 	}
 	if l := s.Logger; l != nil {
 		add("logger", "%s, %d records, the checkpoint signs %d, %d events wait, %d rejected since its start",
-			l.State, l.Size, l.CheckpointSize, l.Waiting, total(l.Rejected))
+			l.State, l.Size, l.CheckpointSize, l.Waiting, Total(l.Rejected))
 		if l.Warning != "" {
 			add("warning", "%s", l.Warning)
 		}
@@ -138,7 +138,8 @@ func factsOf(s *Status) (out []ui.Fact) {
 	return out
 }
 
-func total[N uint64 | int64](m map[string]N) (sum N) {
+// Total is the sum of counts.
+func Total(m map[string]uint64) (sum uint64) {
 	for _, n := range m {
 		sum += n
 	}
