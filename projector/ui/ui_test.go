@@ -400,3 +400,20 @@ func TestHosts(t *testing.T) {
 		}
 	}
 }
+
+// An identifier that is cut is made ASCII first: the sign of the cut is ours.
+func TestLongIdentifiers(t *testing.T) {
+	pages, err := parsePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	long := strings.Repeat("\u0440", 100)
+	body := metricBody{Explained: &Explained{Explanation: &metric.Explanation{}, Records: []metric.Record{{Item: long}}}}
+	if err := pages["metric"].ExecuteTemplate(&out, "main", &page{Body: body}); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, `>\u0440\u0440`) || !strings.Contains(text, "… (600 bytes)<") || strings.Contains(text, `\u2026`) {
+		t.Errorf("%s", text[strings.Index(text, "<tbody>"):])
+	}
+}
