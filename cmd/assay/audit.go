@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"assay/events"
 	"assay/ledger"
 	"assay/projector/metric"
+	"assay/projector/report"
 )
 
 type auditCmd struct {
@@ -29,14 +29,23 @@ type auditFlags struct {
 	Set       string `help:"What is labelled: ${sets}." default:"outcomes" enum:"${sets}"`
 }
 
-var weekPattern = regexp.MustCompile(`^[0-9]{4}-W[0-9]{2}$`)
-
 func (c *auditFlags) check() error {
-	switch {
-	case c.Week != "" && !weekPattern.MatchString(c.Week):
-		return usageError("%q is no ISO week, such as 2026-W48", c.Week)
-	case !ledger.IsNamespace(c.Namespace):
+	if err := checkWeek(c.Week); err != nil {
+		return err
+	}
+	if !ledger.IsNamespace(c.Namespace) {
 		return usageError("%q is no namespace", c.Namespace)
+	}
+	return nil
+}
+
+// checkWeek says whether a --week is one of the calendar, or none was given.
+func checkWeek(week string) error {
+	if week == "" {
+		return nil
+	}
+	if err := report.CheckWeek(week); err != nil {
+		return usageError("%w", err)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type benchGenerateCmd struct {
 	Private  string   `help:"Directory for oracles and seed. Default: DIR/private." type:"path" placeholder:"DIR"`
 	Split    string   `help:"dev, val or test; the last one has structures that the others do not." enum:"dev,val,test" default:"dev"`
 	Worlds   int      `help:"How many independent worlds. C9: 60 for dev, 200 for the others." default:"60"`
-	Seed     string   `help:"What everything follows from. Default: drawn at random. Anybody who can guess it knows the answers, and arguments can be seen by others: for dev." placeholder:"TEXT"`
+	Seed     string   `help:"What everything follows from. Default: drawn at random. Anybody who can guess it knows the answers, and arguments can be seen by others: for dev." placeholder:"TEXT" xor:"seed"`
 	SeedFile string   `help:"File with the seed." type:"existingfile" placeholder:"FILE" xor:"seed"`
 	Topic    []string `help:"Make this family only (docs/bench.md). Can be repeated." placeholder:"TOPIC"`
 	BaseOnly bool     `help:"Leave out the variants: nonsense names, other names, other words, evidence behind tools."`

@@ -28,13 +28,14 @@ type catalogue struct {
 }
 
 func (c *metricsCmd) Run(a *app) error {
+	if err := checkWeek(c.Week); err != nil {
+		return err
+	}
 	switch {
 	case c.SQL && c.Values:
 		return usageError("--sql and --values are two different things to print")
 	case !c.SQL && !c.Values && (c.Week != "" || len(c.Repair) > 0):
 		return usageError("--week and --repair are of --values and --sql")
-	case c.Week != "" && !weekPattern.MatchString(c.Week):
-		return usageError("%q is no ISO week, such as 2026-W48", c.Week)
 	case !ledger.IsNamespace(c.Namespace):
 		return usageError("%q is no namespace", c.Namespace)
 	case c.SQL:

@@ -46,12 +46,13 @@ func (c *explainCmd) Run(a *app) error {
 	switch {
 	case err != nil:
 		return noMetric(err)
-	case c.Week != "" && !weekPattern.MatchString(c.Week):
-		return usageError("%q is no ISO week, such as 2026-W48", c.Week)
 	case !ledger.IsNamespace(c.Namespace):
 		return usageError("%q is no namespace", c.Namespace)
 	case c.Limit < 0 || c.Limit > node.MaxExplained:
 		return usageError("--limit is %d, want 0 to %d", c.Limit, node.MaxExplained)
+	}
+	if err := checkWeek(c.Week); err != nil {
+		return err
 	}
 	var out explained
 	q := node.ExplainQuery{

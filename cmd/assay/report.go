@@ -29,10 +29,8 @@ func (c *reportCmd) Run(a *app) error {
 	case !ledger.IsNamespace(c.Namespace):
 		return usageError("%q is no namespace", c.Namespace)
 	}
-	if c.Week != "" {
-		if err := report.CheckWeek(c.Week); err != nil {
-			return usageError("%w", err)
-		}
+	if err := checkWeek(c.Week); err != nil {
+		return err
 	}
 	q := report.Config{Namespace: c.Namespace, Week: c.Week, Repair: c.Repair}
 	r, err := ofViews(a, "/report", node.ReportValues(q), func(s *projector.State) (*report.Report, error) { return report.Build(s, q) })

@@ -19,6 +19,7 @@ import (
 	"assay/ledger"
 	"assay/projector"
 	"assay/projector/metric"
+	"assay/projector/report"
 )
 
 type scoreCmd struct {
@@ -162,7 +163,7 @@ func parsePoint(text string) (p point, err error) {
 	if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 {
 		return point{seq: ledger.Seq(n)}, nil
 	}
-	if weekPattern.MatchString(text) {
+	if report.CheckWeek(text) == nil {
 		return point{week: text}, nil
 	}
 	if daysPattern.MatchString(text) {

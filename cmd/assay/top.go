@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"assay/cmd/internal/node"
+	"assay/ledger/logger"
 )
 
 type topCmd struct {
-	Once  bool          `help:"Print once and end. So it is when the output is no terminal."`
+	Once  bool          `help:"Print once and end. So it is with --json, and when the output is no terminal."`
 	Every time.Duration `help:"Time between two looks." default:"2s"`
 }
 
@@ -86,7 +87,7 @@ func lookAt(running []node.Running, now time.Time) look {
 	l := look{At: now.UTC().Format(time.RFC3339), Services: []topState{}}
 	for _, r := range running {
 		l.Services = append(l.Services, topState{r.Services, r.NotReady})
-		if s := r.Logger; s != nil && s.Role != "standby" {
+		if s := r.Logger; s != nil && s.Role != logger.RoleStandby {
 			unsigned := s.Size - min(s.Size, s.CheckpointSize)
 			l.Records, l.Unsigned, l.Waiting, l.Rejected = &s.Size, &unsigned, &s.Waiting, s.Rejected
 		}
@@ -118,17 +119,10 @@ func (l *look) since(last *look, passed time.Duration) {
 		rate := float64(*l.Records-*last.Records) / passed.Seconds()
 		l.Rate = &rate
 	}
-	if now, before := sum(l.Rejected), sum(last.Rejected); l.Rejected != nil && last.Rejected != nil && now >= before {
+	if now, before := node.Total(l.Rejected), node.Total(last.Rejected); l.Rejected != nil && last.Rejected != nil && now >= before {
 		rate := float64(now-before) / passed.Seconds()
 		l.Refusals = &rate
 	}
-}
-
-func sum(m map[string]uint64) (n uint64) {
-	for _, v := range m {
-		n += v
-	}
-	return n
 }
 
 func (l *look) text(w io.Writer) {

@@ -12,12 +12,5 @@ func ofViews[T any](a *app, path string, query url.Values, read func(*projector.
 	if err := a.dir.Check(); err != nil {
 		return out, err
 	}
-	err = node.Ask(a.ctx, a.dir.Socket(), "GET", path, query, &out)
-	if isNotServed(err) {
-		err = node.OpenViews(a.dir, func(s *projector.State) (err error) {
-			out, err = read(s)
-			return err
-		})
-	}
-	return out, err
+	return node.AskViews(a.ctx, a.dir, path, query, read)
 }

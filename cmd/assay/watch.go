@@ -92,6 +92,6 @@ func (c *watchSQLiteCmd) Run(a *app) error {
 	}
 	out := watched{c.State, w.Rows(), w.Looks, w.Sent, w.Waiting()}
 	return a.print(out, func(out io.Writer) {
-		fmt.Fprintf(out, "%d rows, looked at %d times; %d events sent, %d waiting in %s\n", w.Rows(), w.Looks, w.Sent, w.Waiting(), c.State)
+		fmt.Fprintf(out, "%d rows, looked at %d times; %d events sent, %d waiting in %s\n", w.Rows(), w.Looks, w.Sent, w.Waiting(), visible(c.State))
 	})
 }

@@ -39,7 +39,7 @@ type Report struct {
 	Catalogue int      `json:"catalogue"`
 	Scorer    int      `json:"scorer"`
 	Repair    []string `json:"repair,omitzero"` // tools of class repair, as they were named
-	// Checkpoint is the latest signed one; null where none was found.
+	// Checkpoint is the last one that counts; null where there is none.
 	Checkpoint *Checkpoint `json:"checkpoint"`
 	Cap        Cap         `json:"cap"`
 	Blocks     []Block     `json:"blocks"`

@@ -35,21 +35,20 @@ type batch struct {
 	read   ledger.Seq // last record that was looked at
 }
 
-// saw notes that a record was read; those that the filter picks are added as well.
-func (b *batch) saw(seq ledger.Seq) {
+// saw notes that a record was read, with its row if the filter picks it: both at once,
+// so that a connection that goes on behind it does not get the row again.
+func (b *batch) saw(seq ledger.Seq, r *Row) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.read = seq
-}
-
-func (b *batch) add(r Row) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	if r == nil {
+		return
+	}
 	if len(b.rows) == liveRows {
 		b.rows = append(b.rows[:0], b.rows[1:]...)
 		b.passed++
 	}
-	b.rows = append(b.rows, r)
+	b.rows = append(b.rows, *r)
 }
 
 // take is what came since it was last called, and how far was read.
@@ -66,7 +65,6 @@ type liveState struct {
 	Head   ledger.Seq `json:"head"`
 	Signed ledger.Seq `json:"signed"`
 	Fault  bool       `json:"fault"`
-	Read   ledger.Seq `json:"read,omitzero"` // from behind which a new connection goes on
 }
 
 // serveLive sends the records behind ?after= that the filter picks, as server-sent
@@ -102,10 +100,12 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 	filter := filterOf(r.URL.Query())
 	go func() {
 		ended <- s.source.Read(ctx, ledger.Seq(after)+1, 0, func(seq ledger.Seq, body []byte) error {
+			var picked *Row
 			if p := parse(seq, body); filter.passes(&p) {
-				b.add(p.row(body))
+				r := p.row(body)
+				picked = &r
 			}
-			b.saw(seq)
+			b.saw(seq, picked)
 			return nil
 		})
 	}()
@@ -129,7 +129,7 @@ func (s *Server) send(ctx context.Context, out *stream, b *batch, ended <-chan e
 		if time.Since(told) >= stateEvery {
 			told = time.Now()
 			if st, err := s.source.State(ctx); err == nil {
-				out.event("state", liveState{st.Head, st.Signed, st.Fault != "", read}, read)
+				out.event("state", liveState{st.Head, st.Signed, st.Fault != ""}, read)
 			}
 		}
 		if out.flush() != nil {

@@ -198,15 +198,13 @@ func (s *Server) view(pattern, name string, fn func(ctx context.Context, r *http
 		if p.State, err = s.source.State(ctx); err == nil {
 			err = fn(ctx, r, p)
 		}
-		status := http.StatusOK
 		if err != nil {
-			status = statusOf(err)
+			status := statusOf(err)
 			p.Title, p.Body, p.Refresh = http.StatusText(status), err.Error(), false
-			name := "error"
-			s.write(w, status, name, p)
+			s.write(w, status, "error", p)
 			return
 		}
-		s.write(w, status, name, p)
+		s.write(w, http.StatusOK, name, p)
 	})
 }
 

@@ -117,9 +117,9 @@ func TestRow(t *testing.T) {
 func TestBatch(t *testing.T) {
 	var b batch
 	for i := range liveRows + 25 {
-		b.add(Row{Seq: ledger.Seq(i + 1)})
+		b.saw(ledger.Seq(i+1), &Row{Seq: ledger.Seq(i + 1)})
 	}
-	b.saw(99)
+	b.saw(99, nil)
 	rows, passed, read := b.take()
 	if read != 99 || len(rows) != liveRows || passed != 25 || rows[0].Seq != 26 || rows[liveRows-1].Seq != liveRows+25 {
 		t.Errorf("%d rows from %d, %d passed", len(rows), rows[0].Seq, passed)
@@ -399,5 +399,22 @@ func TestHosts(t *testing.T) {
 		if err != nil || hosts(tt.host) != tt.want {
 			t.Errorf("%s asked for as %s: %v, want %v, %v", tt.addr, tt.host, !tt.want, tt.want, err)
 		}
+	}
+}
+
+// An identifier that is cut is made ASCII first: the sign of the cut is ours.
+func TestLongIdentifiers(t *testing.T) {
+	pages, err := parsePages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	long := strings.Repeat("\u0440", 100)
+	body := metricBody{Explained: &Explained{Explanation: &metric.Explanation{}, Records: []metric.Record{{Item: long}}}}
+	if err := pages["metric"].ExecuteTemplate(&out, "main", &page{Body: body}); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, `>\u0440\u0440`) || !strings.Contains(text, "… (600 bytes)<") || strings.Contains(text, `\u2026`) {
+		t.Errorf("%s", text[strings.Index(text, "<tbody>"):])
 	}
 }

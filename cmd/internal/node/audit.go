@@ -194,7 +194,7 @@ func scanAudits(ctx context.Context, c *AuditConfig) (*auditScan, error) {
 		err = f.scan(ctx, c.Evidence, last)
 	}
 	if err == nil && f.closed == 0 {
-		err = fmt.Errorf("%w: %s", ErrNoWeek, cmp.Or(c.Week, "none is over yet"))
+		err = fmt.Errorf("%w: %s", ErrNoWeek, cmp.Or(c.Week, "no week of it is over"))
 	}
 	return f, err
 }

@@ -161,18 +161,22 @@ func (q *Quorum) lacks(signed uint64) string {
 // counting finds the newest checkpoint that readers may act on, signed by the
 // log's key: with a policy, one that meets it. Zero when there is none yet. It
 // is asked often, so it leaves the checkpoints that are kept for audits alone.
-func counting(dir Dir, p *witness.Policy) (ledger.Checkpoint, error) {
+func counting(dir Dir, p *witness.Policy) (ledger.SignedCheckpoint, error) {
 	raw, err := countingNote(dir, p)
 	if err != nil || raw == nil {
-		return ledger.Checkpoint{}, err
+		return ledger.SignedCheckpoint{}, err
 	}
 	// The keys after the checkpoint: a rotation puts its key there before it
 	// signs with it.
 	ring, err := logger.LoadKeyring(dir.Logger())
 	if err != nil {
-		return ledger.Checkpoint{}, err
+		return ledger.SignedCheckpoint{}, err
 	}
-	return ring.OpenCheckpoint(raw)
+	cp, err := ring.OpenCheckpoint(raw)
+	if err != nil {
+		return ledger.SignedCheckpoint{}, err
+	}
+	return ledger.SignedCheckpoint{Checkpoint: cp, Raw: raw}, nil
 }
 
 func countingNote(dir Dir, p *witness.Policy) ([]byte, error) {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"crypto/rand"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 
 	"assay/ledger"
 	"assay/ledger/witness"
+	"assay/projector/metric"
+	"assay/projector/report"
 )
 
 // TestCounting: what readers may act on, from the checkpoints that are on file.
@@ -87,6 +90,7 @@ func TestCounting(t *testing.T) {
 			if got, err := counting(dir, p); (err != nil) != c.refused || got.Size != c.counts {
 				t.Errorf("counts %d (%v), want %d", got.Size, err, c.counts)
 			}
+			checkReportSigned(t, dir, c.policy, c.counts, c.refused)
 			path := filepath.Join(t.TempDir(), "policy")
 			if err := os.WriteFile(path, []byte(c.policy), 0o600); err != nil {
 				t.Fatal(err)
@@ -118,6 +122,27 @@ func TestCounting(t *testing.T) {
 	}
 	if q, err := LoadQuorum(t.Context(), AnchorConfig{Dir: dir}); q != nil || err != nil {
 		t.Errorf("without a policy: %v %v", q, err)
+	}
+}
+
+// checkReportSigned: a report names the checkpoint that counts, and no other.
+func checkReportSigned(t *testing.T, dir Dir, policy string, counts uint64, refused bool) {
+	t.Helper()
+	check(t, os.WriteFile(dir.Policy(), []byte(policy), 0o600))
+	defer os.Remove(dir.Policy())
+	now, stop := context.WithCancel(t.Context())
+	stop() // it waits for nothing
+	r := report.Report{At: metric.Place{Seq: 9}}
+	err := SignReport(now, dir, &r)
+	switch cp := r.Checkpoint; {
+	case refused:
+		if err == nil {
+			t.Error("a report is signed by a log that nobody checked")
+		}
+	case err != nil:
+		t.Error(err)
+	case counts == 0 && cp != nil, counts > 0 && (cp == nil || cp.Size != counts || cp.Covers != (counts >= 9)):
+		t.Errorf("the report is signed by %+v, want %d", cp, counts)
 	}
 }
 

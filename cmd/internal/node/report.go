@@ -2,12 +2,9 @@ package node
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"net/url"
 	"time"
 
-	"assay/ledger/logger"
 	"assay/projector/report"
 )
 
@@ -25,22 +22,24 @@ func ReportValues(c report.Config) url.Values {
 // second ahead of it while the logger runs.
 const signedWithin = 3 * time.Second
 
-// SignReport notes the latest checkpoint with a report, and waits a little for one that
-// covers every record behind it.
+// SignReport notes the last checkpoint that counts with a report, and waits a little for
+// one that covers every record behind it.
 func SignReport(ctx context.Context, dir Dir, r *report.Report) error {
+	policy, err := LoadPolicy(dir)
+	if err != nil {
+		return err
+	}
 	ctx, stop := context.WithTimeout(ctx, signedWithin)
 	defer stop()
 	for {
-		signed, err := logger.ReadCheckpoints(dir.Logger())
-		if len(signed) == 0 {
-			if errors.Is(err, fs.ErrNotExist) {
-				err = nil
-			}
-			r.Sign(nil)
+		cp, err := counting(dir, policy)
+		if err != nil {
 			return err
 		}
-		r.Sign(&signed[0]) // broken files beside it are for verify to tell
-		if r.Checkpoint.Covers {
+		if r.Sign(nil); cp.Size > 0 {
+			r.Sign(&cp)
+		}
+		if r.Checkpoint != nil && r.Checkpoint.Covers {
 			return nil
 		}
 		select {

@@ -212,7 +212,7 @@ func (l *signedLedger) Checkpoint(context.Context) (ledger.Checkpoint, error) {
 		return ledger.Checkpoint{}, err
 	}
 	if cp.Size > l.last.Size {
-		l.last = cp
+		l.last = cp.Checkpoint
 	}
 	return l.last, nil
 }

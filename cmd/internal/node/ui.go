@@ -16,7 +16,6 @@ import (
 	"assay/internal/kv"
 	"assay/internal/plain"
 	"assay/ledger"
-	"assay/ledger/logger"
 	"assay/ledger/witness"
 	"assay/projector"
 	"assay/projector/metric"
@@ -49,23 +48,12 @@ func OpenUISource(ctx context.Context, dir Dir, e Evidence, log zerolog.Logger) 
 // Close ends what reads in the background. The evidence stays open.
 func (u *UISource) Close() { u.walk.stop() }
 
-// checkpoint is the last one that counts, with its note; size 0 when there is none.
-func (u *UISource) checkpoint() (cp ledger.Checkpoint, note []byte, err error) {
-	raw, err := countingNote(u.dir, u.policy)
-	if err != nil || raw == nil {
-		return cp, nil, err
-	}
-	// The keys after the checkpoint, as in counting.
-	ring, err := logger.LoadKeyring(u.dir.Logger())
-	if err == nil {
-		cp, err = ring.OpenCheckpoint(raw)
-	}
-	return cp, raw, err
-}
+// checkpoint is the last one that counts; size 0 when there is none.
+func (u *UISource) checkpoint() (ledger.SignedCheckpoint, error) { return counting(u.dir, u.policy) }
 
 // State implements ui.Source.
 func (u *UISource) State(ctx context.Context) (ui.State, error) {
-	cp, note, err := u.checkpoint()
+	cp, err := u.checkpoint()
 	// The head after the checkpoint: it is never behind it.
 	head, herr := u.evidence.Head(ctx)
 	if herr != nil {
@@ -85,7 +73,7 @@ func (u *UISource) State(ctx context.Context) (ui.State, error) {
 		st.Fault = fmt.Sprintf("a checkpoint signs %d records, and the ledger holds %d", cp.Size, head)
 	}
 	if err == nil && cp.Size > 0 {
-		st.Signed, st.Root, st.Note = ledger.Seq(min(cp.Size, uint64(head))), cp.Root.String(), string(note)
+		st.Signed, st.Root, st.Note = ledger.Seq(min(cp.Size, uint64(head))), cp.Root.String(), string(cp.Raw)
 	}
 	return st, nil
 }
@@ -127,7 +115,7 @@ func factsOf(s *Status) (out []ui.Fact) {
 	}
 	if l := s.Logger; l != nil {
 		add("logger", "%s, %d records, the checkpoint signs %d, %d events wait, %d rejected since its start",
-			l.State, l.Size, l.CheckpointSize, l.Waiting, total(l.Rejected))
+			l.State, l.Size, l.CheckpointSize, l.Waiting, Total(l.Rejected))
 		if l.Warning != "" {
 			add("warning", "%s", l.Warning)
 		}
@@ -150,22 +138,17 @@ func factsOf(s *Status) (out []ui.Fact) {
 	return out
 }
 
-func total[N uint64 | int64](m map[string]N) (sum N) {
+// Total is the sum of counts.
+func Total(m map[string]uint64) (sum uint64) {
 	for _, n := range m {
 		sum += n
 	}
 	return sum
 }
 
-// ask asks the running projector, or reads the views when none runs.
-func ask[T any](ctx context.Context, u *UISource, path string, v url.Values, read func(*projector.State) (T, error)) (out T, err error) {
-	err = Ask(ctx, u.dir.Socket(), "GET", path, v, &out)
-	if errors.Is(err, ErrNotServed) {
-		err = OpenViews(u.dir, func(s *projector.State) (err error) {
-			out, err = read(s)
-			return err
-		})
-	}
+// ask is AskViews with the errors that the pages know.
+func ask[T any](ctx context.Context, u *UISource, path string, v url.Values, read func(*projector.State) (T, error)) (T, error) {
+	out, err := AskViews(ctx, u.dir, path, v, read)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoWeek) {
 		err = notFound{err}
 	}

@@ -86,8 +86,8 @@ func noteOn(p *view.Prediction, final *view.Resolution, registry *criterion.Regi
 }
 
 func (u *UISource) criterionOf(ctx context.Context, seq ledger.Seq) (c criterion.Criterion, err error) {
-	err = ErrNotThere
-	rerr := u.evidence.Read(ctx, seq, seq, func(_ ledger.Seq, body []byte) error {
+	found := false
+	err = u.evidence.Read(ctx, seq, seq, func(_ ledger.Seq, body []byte) error {
 		rec, perr := ledger.ParseRecord(body)
 		if perr != nil {
 			return perr
@@ -100,10 +100,14 @@ func (u *UISource) criterionOf(ctx context.Context, seq ledger.Seq) (c criterion
 		if !ok {
 			return fmt.Errorf("record %d is no prediction", seq)
 		}
-		c, err = criterion.Parse(d.Criterion)
-		return nil
+		found = true
+		c, perr = criterion.Parse(d.Criterion)
+		return perr
 	})
-	return c, errors.Join(rerr, err)
+	if err == nil && !found {
+		err = ErrNotThere
+	}
+	return c, err
 }
 
 // wantedBy are the signals that the clauses and their heartbeats are of.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -17,23 +18,22 @@ import (
 // keys too.
 type walk struct {
 	evidence   Evidence
-	checkpoint func() (ledger.Checkpoint, []byte, error)
+	checkpoint func() (ledger.SignedCheckpoint, error)
 	log        zerolog.Logger
 	cancel     context.CancelFunc
 	done       sync.WaitGroup
 
 	mu      sync.Mutex
 	spine   ledger.Spine
-	matched ledger.Checkpoint // the last whose root the records hash to
-	note    []byte            // its signed note
-	fault   string            // the first that was found; it stays
+	matched ledger.SignedCheckpoint // the last whose root the records hash to
+	fault   string                  // the first that was found; it stays
 }
 
 // walkPause is how long the walk waits before it reads on after an error, and between
 // two looks at the checkpoint.
 const walkPause = time.Second
 
-func startWalk(ctx context.Context, e Evidence, checkpoint func() (ledger.Checkpoint, []byte, error), log zerolog.Logger) *walk {
+func startWalk(ctx context.Context, e Evidence, checkpoint func() (ledger.SignedCheckpoint, error), log zerolog.Logger) *walk {
 	w := &walk{evidence: e, checkpoint: checkpoint, log: log}
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.done.Go(func() { w.each(ctx, w.read) })
@@ -82,15 +82,15 @@ func (w *walk) read(ctx context.Context) error {
 
 // compare holds the checkpoint that counts against what was read.
 func (w *walk) compare(ctx context.Context) error {
-	cp, note, err := w.checkpoint()
+	cp, err := w.checkpoint()
 	if err != nil {
 		return err
 	}
 	w.mu.Lock()
-	spine := w.spine.Clone()
+	spine, matched := w.spine.Clone(), w.matched.Raw
 	w.mu.Unlock()
-	if cp.Size == 0 || cp.Size > spine.Tree().Size() {
-		return nil // not yet read
+	if cp.Size == 0 || cp.Size > spine.Tree().Size() || bytes.Equal(cp.Raw, matched) {
+		return nil // not yet read, or compared before
 	}
 	root, err := ledger.RootAt(cp.Size, spine.Reader(w.leaves(ctx)))
 	if err != nil {
@@ -102,7 +102,7 @@ func (w *walk) compare(ctx context.Context) error {
 		w.fault = fmt.Sprintf("the checkpoint of size %d signs root %s, and the records hash to %s: run assay verify", cp.Size, cp.Root, root)
 		return fmt.Errorf("%w: %s", ErrOtherRecords, w.fault)
 	}
-	w.matched, w.note = cp, note
+	w.matched = cp
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (w *walk) leaves(ctx context.Context) func(first, last ledger.Seq) ([]ledge
 // ErrNotSigned when that does not cover it.
 func (w *walk) prove(ctx context.Context, seq ledger.Seq) (*ledger.InclusionProof, error) {
 	w.mu.Lock()
-	cp, p := w.matched, &ledger.InclusionProof{Index: seq.Index(), Checkpoint: w.note}
+	cp, p := w.matched, &ledger.InclusionProof{Index: seq.Index(), Checkpoint: w.matched.Raw}
 	spine := w.spine.Clone()
 	w.mu.Unlock()
 	if uint64(seq) > cp.Size {

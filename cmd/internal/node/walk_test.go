@@ -18,12 +18,12 @@ import (
 
 // signs is a checkpoint over the first n records of a book, which need no signature
 // here.
-func signs(l *ledgertest.Ledger, n ledger.Seq) ledger.Checkpoint {
+func signs(l *ledgertest.Ledger, n ledger.Seq) ledger.SignedCheckpoint {
 	var tree ledger.Tree
 	for seq := ledger.Seq(1); seq <= n; seq++ {
 		tree.Append(ledger.Leaf(l.Body(seq)))
 	}
-	return ledger.Checkpoint{Size: uint64(n), Root: tree.Root()}
+	return ledger.SignedCheckpoint{Checkpoint: ledger.Checkpoint{Size: uint64(n), Root: tree.Root()}, Raw: []byte("note")}
 }
 
 func bookOf(n int) *ledgertest.Ledger {
@@ -37,7 +37,7 @@ func bookOf(n int) *ledgertest.Ledger {
 func TestWalk(t *testing.T) {
 	l := bookOf(700)
 	cp := signs(l, 650)
-	w := startWalk(t.Context(), bookEvidence{l}, func() (ledger.Checkpoint, []byte, error) { return cp, []byte("note"), nil }, zerolog.Nop())
+	w := startWalk(t.Context(), bookEvidence{l}, func() (ledger.SignedCheckpoint, error) { return cp, nil }, zerolog.Nop())
 	defer w.stop()
 	eventually(t, "the checkpoint is found good", func() bool { _, matched, _ := w.state(); return matched == 650 })
 	for _, seq := range []ledger.Seq{1, 256, 257, 600, 650} {
@@ -54,15 +54,15 @@ func TestWalk(t *testing.T) {
 func TestWalkFindsFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		cp    ledger.Checkpoint
+		cp    ledger.SignedCheckpoint
 		skip  ledger.Seq // is missing
 		fault string
 	}{
-		{"another root", ledger.Checkpoint{Size: 650, Root: ledger.Hash{1}}, 0, "signs root"},
+		{"another root", ledger.SignedCheckpoint{Checkpoint: ledger.Checkpoint{Size: 650, Root: ledger.Hash{1}}, Raw: []byte("note")}, 0, "signs root"},
 		{"a record is missing", signs(bookOf(700), 650), 300, "records 300 to 300 are missing"},
 	} {
 		l := bookOf(700)
-		w := startWalk(t.Context(), gapped{bookEvidence{l}, tt.skip}, func() (ledger.Checkpoint, []byte, error) { return tt.cp, nil, nil }, zerolog.Nop())
+		w := startWalk(t.Context(), gapped{bookEvidence{l}, tt.skip}, func() (ledger.SignedCheckpoint, error) { return tt.cp, nil }, zerolog.Nop())
 		eventually(t, tt.name, func() bool { _, _, fault := w.state(); return strings.Contains(fault, tt.fault) })
 		if _, matched, _ := w.state(); matched != 0 {
 			t.Errorf("%s: %d records match all the same", tt.name, matched)

@@ -62,21 +62,27 @@ document.addEventListener("keydown", (e) => {
     return tr;
   };
 
+  // Where another connection goes on: behind what came last, so that nothing comes twice.
+  const address = new URL(status.dataset.live, location.href);
+  const reached = (e) => {
+    if (e.lastEventId) address.searchParams.set("after", e.lastEventId);
+  };
   const show = (e) => {
+    reached(e);
     const none = body.querySelector("tr.none");
     if (none) none.remove();
     for (const r of JSON.parse(e.data)) body.prepend(row(r));
     while (body.rows.length > kept) body.lastElementChild.remove();
   };
   const passed = (e) => {
+    reached(e);
     status.textContent = "Live: " + Number(JSON.parse(e.data)) + " records passed by too fast to show; load the page again for them.";
   };
-  const address = new URL(status.dataset.live, location.href);
   const state = (e) => {
+    reached(e);
     const s = JSON.parse(e.data);
     signed = Number(s.signed);
     fault = s.fault;
-    if (s.read) address.searchParams.set("after", s.read);
     document.getElementById("head").textContent = Number(s.head);
     document.getElementById("signed").textContent = signed;
     document.getElementById("beyond").textContent = Math.max(0, Number(s.head) - signed);
