@@ -16,6 +16,7 @@ import (
 
 	"assay/internal/principal"
 	"assay/ledger"
+	"assay/ledger/broker"
 	"assay/ledger/broker/brokertest"
 	"assay/ledger/stream"
 )
@@ -462,7 +463,12 @@ func (d *stuckDialer) Dial(network, address string) (net.Conn, error) {
 func TestStageDoesNotWait(t *testing.T) {
 	e := brokertest.New(t)
 	var d stuckDialer
-	s := open(t, e.Connect(principal.LoggerStore, nats.SetCustomDialer(&d)), stream.Config{Timeout: 30 * time.Second})
+	nc, err := broker.Dial(e.Broker.ClientURL(), e.Credential(principal.LoggerStore), nats.SetCustomDialer(&d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	s := open(t, nc, stream.Config{Timeout: 30 * time.Second})
 	mustAppend(t, s, 1, 5)
 	ours, behind := messages(6, 5000), messages(5006, 5000)
 	for _, list := range [][]stream.Message{ours, behind} {
@@ -471,6 +477,8 @@ func TestStageDoesNotWait(t *testing.T) {
 		}
 	}
 	d.held.Lock()
+	release := sync.OnceFunc(d.held.Unlock)
+	t.Cleanup(release) // before nc.Close, which would wait
 	staged := make(chan struct{})
 	go func() {
 		s.Stage(6, ours)
@@ -486,10 +494,10 @@ func TestStageDoesNotWait(t *testing.T) {
 	go func() { done <- s.Append(context.Background(), 6, ours) }()
 	select {
 	case err := <-done:
-		t.Errorf("appended over a stuck connection: %v", err)
+		t.Fatalf("appended over a stuck connection: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	d.held.Unlock()
+	release()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
