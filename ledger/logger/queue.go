@@ -452,16 +452,16 @@ func (q *queues) refuseItem(r *request, i int, code schema.Code, body []byte) {
 	r.answer(i, body)
 }
 
-// take gives the next item in turn: one request of each principal after
-// another. ok is false when nothing waits.
+// take gives the next item: one of each principal in turn, so that nobody's event
+// waits for the whole of another's message. ok is false when nothing waits.
 func (q *queues) take() (r *request, i int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for range q.sources {
 		q.turn %= len(q.sources)
 		s := q.sources[q.turn]
+		q.turn++
 		if len(s.waiting) == 0 {
-			q.turn++
 			continue
 		}
 		r, i = s.waiting[0], s.at
@@ -470,7 +470,6 @@ func (q *queues) take() (r *request, i int, ok bool) {
 			s.waiting[0] = nil
 			s.waiting, s.at = s.waiting[1:], 0
 			s.cost -= r.cost()
-			q.turn++
 		}
 		return r, i, true
 	}
