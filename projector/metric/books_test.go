@@ -51,7 +51,7 @@ func TestScorerIsCompute(t *testing.T) {
 				}
 			}
 			if rapid.Bool().Draw(t, "week") {
-				weeks = append(weeks, fmt.Sprintf("2026-W%02d", 10+len(weeks)))
+				weeks = append(weeks, fmt.Sprintf("2026-W%02d", 40+len(weeks)))
 				l.Put("logger/main", "production", &events.WeekClosed{Week: weeks[len(weeks)-1], Zone: "UTC", Start: events.FormatTime(l.Now()), End: events.FormatTime(l.Now())})
 			}
 			cfg := projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: rapid.IntRange(1, 300).Draw(t, "every")}

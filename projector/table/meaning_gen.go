@@ -382,6 +382,7 @@ var meanings = map[string]string{
 	"view.Standing.By":                               "by is what brought it: prediction, recheck or age. Another may uphold it now",
 	"view.Standing.Contradicted":                     "contradicted says of a success that another source says the opposite",
 	"view.Standing.Since":                            "since is the ledger time from which on the status has held without a break, and seq the record that brought it; 0 for what became unresolved by its age, and for what is open from its start on",
+	"view.Sum.High":                                  "- · 2^32 + - is the sum, whatever it comes to. Sums are added and taken away from each other part by part; no part overflows before 2^31 values",
 	"view.ToolCall.Elsewhere":                        "elsewhere counts, at the first call of an id, the calls of it in other episodes",
 	"view.ToolCall.FirstObserved":                    "first_observed_seq is the first record by anybody but the agent; NULL without one",
 	"view.ToolCall.FirstSeq":                         "the first record of it",

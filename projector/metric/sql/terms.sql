@@ -19,10 +19,13 @@ CREATE UNIQUE INDEX temp.imported_seq ON imported(seq);
 -- clock is the ledger's time: the latest that the logger wrote.
 CREATE TEMP TABLE clock AS SELECT max(at) AS now FROM ev;
 
+-- closed is each week that is over, by the record that says so.
+CREATE TEMP TABLE closed AS
+SELECT data ->> '$.week' AS week, min(seq) AS seq FROM ev WHERE type = 'week.closed' AND role = 'logger' GROUP BY 1;
+
 -- span is the records [first, past) of the week that is asked for. What closes a week
 -- is the first record of a later one. A week that was not closed has no span.
 CREATE TEMP TABLE span AS
-WITH closed AS (SELECT data ->> '$.week' AS week, min(seq) AS seq FROM ev WHERE type = 'week.closed' AND role = 'logger' GROUP BY 1)
 SELECT 1 AS first, 9223372036854775807 AS past FROM asked WHERE week IS NULL
 UNION ALL
 SELECT coalesce((SELECT max(b.seq) FROM closed b WHERE b.seq < w.seq), 1), w.seq FROM closed w JOIN asked USING (week);
@@ -376,10 +379,11 @@ WHERE t.namespace = (SELECT namespace FROM asked) AND t.seq < x.seq AND NOT x.im
 
 -- ---- Labels
 
--- sample is the first of a week, a namespace and a set, and drawn what it drew.
+-- sample is the first of a week that was over, a namespace and a set, and drawn what it
+-- drew.
 CREATE TEMP TABLE sample AS
-SELECT min(seq) AS seq, data ->> '$.namespace' AS namespace, data ->> '$.set' AS name, data FROM ev
-WHERE type = 'audit.sampled' AND role = 'operator' AND NOT imported GROUP BY data ->> '$.week', data ->> '$.namespace', data ->> '$.set';
+SELECT min(e.seq) AS seq, data ->> '$.namespace' AS namespace, data ->> '$.set' AS name, data FROM ev e JOIN closed c ON c.week = data ->> '$.week' AND c.seq < e.seq
+WHERE type = 'audit.sampled' AND role = 'operator' AND NOT imported GROUP BY c.week, data ->> '$.namespace', data ->> '$.set';
 CREATE TEMP TABLE drawn AS
 SELECT s.seq AS sample, c.value ->> '$.kind' AS kind, c.value ->> '$.id' AS id FROM sample s, json_each(s.data, '$.strata') st, json_each(st.value, '$.cases') c;
 CREATE INDEX temp.drawn_sample ON drawn(sample, id);
