@@ -186,6 +186,7 @@ func TestCensusAgrees(t *testing.T) {
 	}{{19, 19, "null"}, {20, 4, "false"}, {20, 5, "true"}, {25, 6, "true"}} {
 		s := newSheet(metric.SetEdges, "edge", 30)
 		l := ledgertest.New()
+		closeWeek(l, s.sample.Week)
 		at := uint64(l.Put(operator, prod, s.sample))
 		for i := range tt.n {
 			kind := metric.CausalClaim

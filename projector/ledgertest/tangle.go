@@ -252,8 +252,10 @@ func (t *tangler) label() {
 func (t *tangler) census() {
 	d := &events.AuditSampled{Week: pick(t.rng, "2026-W40", "2026-W41", "2026-W42"), Namespace: pick(t.rng, "production", "production", "canary"), Set: pick(t.rng, nil, Ptr("edges"), Ptr("edges"), Ptr("edges"))}
 	st := events.AuditStratum{Stratum: "edge"}
+	// A rater's first word on an edge counts, whatever sample it names.
+	first := 40 * t.rng.IntN(20)
 	for i := range 40 {
-		st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: fmt.Sprintf("edge-%d", i)})
+		st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: fmt.Sprintf("edge-%d", first+i)})
 	}
 	d.Strata = append(d.Strata, st)
 	t.say("operator", d)

@@ -51,7 +51,7 @@ func TestScorerIsCompute(t *testing.T) {
 				}
 			}
 			if rapid.Bool().Draw(t, "week") {
-				weeks = append(weeks, fmt.Sprintf("2026-W%02d", 10+len(weeks)))
+				weeks = append(weeks, fmt.Sprintf("2026-W%02d", 40+len(weeks)))
 				l.Put("logger/main", "production", &events.WeekClosed{Week: weeks[len(weeks)-1], Zone: "UTC", Start: events.FormatTime(l.Now()), End: events.FormatTime(l.Now())})
 			}
 			cfg := projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: rapid.IntRange(1, 300).Draw(t, "every")}
@@ -114,6 +114,67 @@ func rare(l *ledgertest.Ledger, rng *rand.Rand) {
 			l.Put("operator/op", prod, &events.OpportunityLabelled{Context: c, Kind: "turn", ID: fmt.Sprint("turn-", n), Rater: "r", RubricVersion: "1", Blind: true, Eligible: ledgertest.Ptr(n%2 == 0)})
 		default:
 			l.Put("agent/piper", prod, &events.HypothesesRecorded{Context: c, SetID: l.NextID(), Alternatives: []events.Alternative{{ID: "a"}}}, episode)
+		}
+	}
+}
+
+// TestScoreBeyond64Bits: amounts that agents choose can come to more than 64 bits hold.
+// Such a sum is not available, by what is kept as well as afresh, and comes back when
+// what was too much is gone.
+func TestScoreBeyond64Bits(t *testing.T) {
+	const most, charge = 1 << 53, 9_007_199.254740992 // 2^53 tokens, and billionths of a dollar
+	l := ledgertest.New()
+	use := func(id int, capture *string, tokens int64, usd float64) {
+		l.Put(dispatcher, prod, &events.UsageRecorded{
+			Context: events.Context{Capture: capture}, MessageID: ledgertest.Ptr(fmt.Sprint("m-", id)), CostUSD: &usd, Tokens: &events.Tokens{Output: &tokens},
+		})
+	}
+	db, err := kv.Open("views", kv.Options{FS: kvtest.NewDisk().FS()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, step := range []struct {
+		put   func()
+		known bool
+	}{
+		{func() {
+			for id := range 1023 {
+				use(id, ledgertest.Ptr("otlp"), most, charge)
+			}
+		}, true},
+		{func() { use(1023, ledgertest.Ptr("otlp"), most, charge) }, false},
+		{func() { use(1023, ledgertest.Ptr("hook"), 1, 0) }, true}, // a better witness
+	} {
+		step.put()
+		r, err := projector.NewRunner(projector.Config{DB: db, Source: l, Projections: view.All(), CommitEvery: 100, Keep: metric.KeepAll})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.CatchUp(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		err = r.View(func(s *projector.State) error {
+			checkKept(t, s, prod, []string{""})
+			got, err := metric.Compute(s, prod)
+			if err != nil {
+				return err
+			}
+			c := got.Cost
+			if known := c.OutputTokens.Sum != nil && c.USD.Sum != nil && c.USD.Mean != nil; known != step.known || c.OutputTokens.Known != c.OutputTokens.Total {
+				t.Errorf("%s tokens, %+v: known %v, want %v", c.OutputTokens, c.USD, known, step.known)
+			}
+			if !step.known && (c.OutputTokens.Sum != nil || c.USD.Sum != nil || c.USD.Mean != nil) {
+				t.Errorf("%s tokens, %+v", c.OutputTokens, c.USD)
+			}
+			tokens, err := metric.Explain(s, "output_tokens", prod, metric.Options{}, nil)
+			if err == nil && (tokens.Value != nil) != step.known {
+				t.Errorf("metric %v, want known %v", tokens.Value, step.known)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

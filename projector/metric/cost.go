@@ -27,7 +27,7 @@ type SumUSD struct {
 // usd makes dollars of a sum of billionths.
 func usd(s view.Sum) SumUSD {
 	out := SumUSD{Known: s.Known, Total: s.Total}
-	if s.Known > 0 {
+	if s.Sum != nil {
 		sum := float64(*s.Sum) / perDollar
 		out.Sum, out.Mean = &sum, divide(sum, s.Known)
 	}

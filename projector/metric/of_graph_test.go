@@ -11,7 +11,7 @@ import (
 	"assay/projector/metric"
 )
 
-// census samples edges e1 to e<n> in record 1, and labels them in two records each:
+// census samples edges e1 to e<n> of a week that is over, and labels them in two records each:
 // the first ones as something other than a causal claim.
 func (b book) census(week string, n, other int) (sample uint64) {
 	var ids []string
@@ -31,12 +31,13 @@ func (b book) census(week string, n, other int) (sample uint64) {
 	return sample
 }
 
-// sampled is a sample of these edges.
+// sampled closes a week, and samples these edges of it.
 func (b book) sampled(week string, ids ...string) (sample uint64) {
 	st := events.AuditStratum{Stratum: "edge", Population: 1000, Wanted: 100}
 	for _, id := range ids {
 		st.Cases = append(st.Cases, events.AuditCase{Kind: "edge", ID: id, Seq: 1})
 	}
+	b.Put("logger/main", prod, &events.WeekClosed{Week: week, Zone: "UTC", Start: events.FormatTime(b.Now()), End: events.FormatTime(b.Now())})
 	return uint64(b.Put(operator, prod, &events.AuditSampled{
 		Week: week, Namespace: prod, Set: ptr(metric.SetEdges), Method: metric.SampleMethod, Strata: []events.AuditStratum{st},
 	}))
@@ -94,6 +95,21 @@ var graphByHand = []byHand{
 		want: "0.84 (21/25) not blind 1 unknown relation 3",
 	},
 	{
+		// A sample from before the week's end counts for nothing, and neither does what is
+		// said of it: its seed was not known.
+		metric: "graph_validity", name: "sampled too early",
+		build: func(b book) {
+			early := uint64(b.Put(operator, prod, &events.AuditSampled{
+				Week: "2026-W40", Namespace: prod, Set: ptr(metric.SetEdges), Method: metric.SampleMethod,
+				Strata: []events.AuditStratum{{Stratum: "edge", Cases: []events.AuditCase{{Kind: "edge", ID: "e", Seq: 1}}}},
+			}))
+			b.relation(early, "e", "r1", "correlation")
+			b.relation(early, "e", "r2", "correlation")
+			b.census("2026-W40", metric.EnoughEdges, 5)
+		},
+		want: "0.75 (15/20)",
+	},
+	{
 		metric: "graph_validity", name: "too few",
 		build: func(b book) { b.census("2026-W40", metric.EnoughEdges-1, 0) },
 		want:  "null (19/19)",
@@ -122,7 +138,7 @@ var graphByHand = []byHand{
 			b.relation(s, "e3", "r2", metric.CausalClaim, unblind) // 7
 			b.relation(s, "e3", "r1", metric.CausalClaim, unblind)
 		},
-		want: "null (1/2) not blind 1", rows: "2d e1, 2n e1, 5d e2, 7e e3",
+		want: "null (1/2) not blind 1", rows: "3d e1, 3n e1, 6d e2, 8e e3",
 	},
 	{metric: "graph_validity", name: "no census", build: func(b book) { b.audit("edge", "e", "r1", func(*events.AuditLabelled) {}) }, want: "null (0/0)"},
 	{metric: "causal_recall", build: book.recalled, want: "0.5 (1/2)", groups: "C0 0.5 (1/2)"},

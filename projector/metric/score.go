@@ -21,7 +21,7 @@ import (
 )
 
 // Version changes whenever a score of the same views would change.
-const Version = 7
+const Version = 8
 
 // DefaultNamespace is what is scored unless another is asked for.
 const DefaultNamespace = "production"

@@ -98,6 +98,9 @@ var sections = []struct {
 func (p *part) score(out *Score) {
 	p.Routing.Rate.settle()
 	detected := p.Routing.Rate.Denominator
+	for _, s := range []*view.Sum{&p.Charged, &p.Cost.InputTokens, &p.Cost.CachedTokens, &p.Cost.UncachedTokens, &p.Cost.OutputTokens} {
+		s.Settle()
+	}
 	p.Cost.USD = usd(p.Charged)
 	u := &p.Useful
 	u.Per100 = Ratio{u.Count, detected, divide(100*float64(u.Count), detected)}
@@ -106,11 +109,6 @@ func (p *part) score(out *Score) {
 	cal := &p.Calibration
 	cal.N, cal.Filled, cal.Coverage = p.Brier.N, p.Brier.Filled, p.Coverage.Predictions.Rate
 	cal.Brier, cal.LogLoss = p.Brier.result(), p.LogLoss.result()
-	for _, s := range []*view.Sum{&p.Cost.InputTokens, &p.Cost.CachedTokens, &p.Cost.UncachedTokens, &p.Cost.OutputTokens} {
-		if s.Known == 0 {
-			s.Sum = nil
-		}
-	}
 	p.Experiments.Rate.settle()
 	p.Shadow.WithAlternatives.settle()
 	p.Shadow.Queries.Rate.settle()
@@ -135,7 +133,8 @@ func (p *part) set(numbers []int64) {
 	})
 }
 
-// walk calls fn for every whole number of a value, those that are absent included.
+// walk calls fn for every whole number of a value. What is behind a pointer follows
+// from others.
 func walk(v reflect.Value, fn func(*int64)) {
 	switch v.Kind() {
 	case reflect.Int64:
@@ -144,14 +143,6 @@ func walk(v reflect.Value, fn func(*int64)) {
 		for i := range v.NumField() {
 			walk(v.Field(i), fn)
 		}
-	case reflect.Pointer:
-		if v.Type().Elem().Kind() != reflect.Int64 {
-			return // a quotient
-		}
-		if v.IsNil() {
-			v.Set(reflect.New(v.Type().Elem()))
-		}
-		walk(v.Elem(), fn)
 	}
 }
 

@@ -185,7 +185,8 @@ func (a audited) asked() (all []struct{ namespace, week string }) {
 }
 
 // auditedLedgers are the ledgers made by hand, each alone; busy ones over three weeks and
-// a day, with and without more imports among them; and one that was only opened.
+// a day, or four weeks, with and without more imports among them; and one that was only
+// opened.
 func auditedLedgers(t *testing.T) (all []audited) {
 	for _, tt := range allByHand {
 		l := ledgertest.New()
@@ -196,6 +197,14 @@ func auditedLedgers(t *testing.T) (all []audited) {
 		l := ledgertest.New()
 		monday := ledgertest.Start.Add(-3 * day)
 		var weeks []string
+		closeWeek := func() {
+			next := monday.Add(time.Duration(len(weeks)+1) * 7 * day)
+			l.Advance(next.Sub(l.Now()))
+			weeks = append(weeks, fmt.Sprintf("2026-W%d", 40+len(weeks)))
+			l.Put("logger/main", "logger", &events.WeekClosed{
+				Week: weeks[len(weeks)-1], Zone: "UTC", Start: events.FormatTime(next.Add(-7 * day)), End: events.FormatTime(next),
+			})
+		}
 		for i := range 3 {
 			rng := rand.New(rand.NewPCG(seed, uint64(i)))
 			if seed == 0 {
@@ -203,14 +212,12 @@ func auditedLedgers(t *testing.T) (all []audited) {
 			} else {
 				l.Tangle(rng, 700)
 			}
-			next := monday.Add(time.Duration(len(weeks)+1) * 7 * day)
-			l.Advance(next.Sub(l.Now()))
-			weeks = append(weeks, fmt.Sprintf("2026-W%d", 40+i))
-			l.Put("logger/main", "logger", &events.WeekClosed{
-				Week: weeks[i], Zone: "UTC", Start: events.FormatTime(next.Add(-7 * day)), End: events.FormatTime(next),
-			})
+			closeWeek()
 		}
 		l.Tangle(rand.New(rand.NewPCG(seed, 9)), 100)
+		if seed > 1 {
+			closeWeek()
+		}
 		all = append(all, audited{fmt.Sprintf("busy %d", seed), l, weeks})
 		if seed < 2 {
 			all = append(all, audited{fmt.Sprintf("busy %d, imports", seed), importedCopy(t, l, func(seq ledger.Seq) bool { return seq%7 == 3 }), weeks})

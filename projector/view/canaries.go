@@ -2,13 +2,11 @@ package view
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"assay/events"
-	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
 )
@@ -19,8 +17,9 @@ import (
 // resolver was down; what became of canaries goes by the cuts.
 type Canary struct {
 	CanaryFacts
-	State string `json:"state"` // running, ended, rolled_back, or refused while another ran
-	// Executed counts the dispatcher's tool calls in namespace canary from the
+	State       string `json:"state"`        // running, ended, rolled_back, or refused while another ran
+	CallsBefore int64  `json:"calls_before"` // in namespace canary, up to the start
+	// Executed counts the tool calls in namespace canary that were let run, from the
 	// start on, until another canary starts; ThisWeek those since the last
 	// week.closed.
 	Executed int64 `json:"executed"`
@@ -42,11 +41,10 @@ type CanaryFacts struct {
 	Ended *CanaryEnd `json:"ended,omitzero"` // the first canary.ended; of a Canary, if that ended it
 	// RolledBack is the record at which it was rolled back: the first cut of a
 	// rollback.triggered.
-	RolledBack  ledger.Seq `json:"rolled_back,omitzero"`
-	Rollbacks   int64      `json:"rollbacks"`    // rollback.triggered, one for each rule at most
-	Repeats     int64      `json:"repeats"`      // later starts of the same id
-	CallsBefore int64      `json:"calls_before"` // in namespace canary, up to the start
-	Imported    bool       `json:"imported"`     // it ran elsewhere, or before: no calls of it are counted
+	RolledBack ledger.Seq `json:"rolled_back,omitzero"`
+	Rollbacks  int64      `json:"rollbacks"` // rollback.triggered, one for each rule at most
+	Repeats    int64      `json:"repeats"`   // later starts of the same id
+	Imported   bool       `json:"imported"`  // it ran elsewhere, or before: no calls of it are counted
 }
 
 // CanaryEnd is the operator's end of a canary.
@@ -85,25 +83,14 @@ const (
 const canaryNamespace = "canary"
 
 const (
-	canaryKind     = "c"
-	rollbackKind   = "r"
-	canaryCallKind = "t"
-	callCountKey   = "n"
+	canaryKind   = "c"
+	rollbackKind = "r"
 )
-
-// counted marks a call.
-type counted struct{}
-
-// callCount counts the calls in namespace canary.
-type callCount struct {
-	Total int64 `json:"total"`
-	Week  int64 `json:"week"` // Total when the last week was closed
-}
 
 type canaries struct{}
 
 func (canaries) Name() string { return Canaries }
-func (canaries) Version() int { return 3 }
+func (canaries) Version() int { return 4 }
 
 // Apply implements projector.Projection.
 func (canaries) Apply(b *projector.Batch, r *projector.Record) error {
@@ -127,15 +114,6 @@ func (canaries) Apply(b *projector.Batch, r *projector.Record) error {
 			return forbidden(r)
 		}
 		rollBack(b, r, d)
-	case *events.ToolCalled:
-		if r.Namespace == canaryNamespace && r.Role() == roleDispatcher && d.Status != callDenied {
-			countCall(b, d)
-		}
-	case *events.WeekClosed:
-		if r.Role() == roleLogger {
-			n, _ := projector.Edit[callCount](b, callCountKey)
-			n.Week = n.Total
-		}
 	}
 	return nil
 }
@@ -146,10 +124,9 @@ func startCanary(b *projector.Batch, r *projector.Record, d *events.CanaryStarte
 		c.Repeats++
 		return
 	}
-	n, _ := projector.View[callCount](b, callCountKey)
 	*c = CanaryFacts{
 		CanaryID: d.CanaryID, EventID: r.Event.ID, Seq: r.Seq, RecordedAt: r.RecordedAt, Principal: r.Principal,
-		Policy: d.Policy, Actions: d.Actions, CapPerWeek: d.CapPerWeek, Criteria: d.Criteria, CallsBefore: n.Total,
+		Policy: d.Policy, Actions: d.Actions, CapPerWeek: d.CapPerWeek, Criteria: d.Criteria,
 		Imported: isApart(r.Namespace),
 	}
 }
@@ -169,17 +146,6 @@ func rollBack(b *projector.Batch, r *projector.Record, d *events.RollbackTrigger
 			r.Seq, r.Event.ID, r.RecordedAt, r.Principal, d.Rule, d.Reason, d.Value, d.Baseline, d.Threshold, d.N, d.CutSeq, d.EvidenceSeqs,
 		}
 	})
-}
-
-// countCall counts a call once, whatever is recorded of it again.
-func countCall(b *projector.Batch, d *events.ToolCalled) {
-	k := key(canaryCallKind, d.ToolCallID, d.Tool)
-	if _, known := projector.View[counted](b, k); known {
-		return
-	}
-	projector.Edit[counted](b, k)
-	n, _ := projector.Edit[callCount](b, callCountKey)
-	n.Total++
 }
 
 func onCanary(b *projector.Batch, r *projector.Record, id string, fn func(*CanaryFacts)) {
@@ -204,27 +170,50 @@ func (c *CanaryFacts) state() (state string, over ledger.Seq) {
 	return CanaryRunning, 0
 }
 
+// callsOfCanaries are the calls in namespace canary that were let run, each by the
+// first record in which an observer tells of it, in order.
+func callsOfCanaries(s *projector.State) (calls []ledger.Seq, err error) {
+	err = ListToolCalls(s, canaryNamespace, func(t *ToolCall) error {
+		if t.Executed() && !isApart(t.Namespace) {
+			calls = append(calls, t.FirstObserved)
+		}
+		return nil
+	})
+	slices.Sort(calls)
+	return calls, err
+}
+
 // allCanaries are the canaries in the order of their starts. One runs at a time,
 // beside those that were imported.
 func allCanaries(s *projector.State) (all []Canary, err error) {
-	n, err := projector.Load[callCount](s, Canaries, callCountKey)
-	if errors.Is(err, kv.ErrNotFound) {
-		n, err = &callCount{}, nil
+	err = list(s, Canaries, func(c *CanaryFacts) error { all = append(all, Canary{CanaryFacts: *c}); return nil }, canaryKind)
+	if err != nil || len(all) == 0 {
+		return nil, err
 	}
+	slices.SortFunc(all, func(a, b Canary) int { return cmp.Compare(a.Seq, b.Seq) })
+	calls, err := callsOfCanaries(s)
 	if err != nil {
 		return nil, err
 	}
-	err = list(s, Canaries, func(c *CanaryFacts) error { all = append(all, Canary{CanaryFacts: *c}); return nil }, canaryKind)
-	slices.SortFunc(all, func(a, b Canary) int { return cmp.Compare(a.Seq, b.Seq) })
+	before := func(seq ledger.Seq) int64 {
+		n, _ := slices.BinarySearch(calls, seq)
+		return int64(n)
+	}
+	var week int64 // calls before the last week was closed
+	err = ListWeeks(s, func(w *Week) error { week = max(week, before(w.Seq)); return nil })
+	if err != nil {
+		return nil, err
+	}
 	var last *Canary // that was not refused
 	count := func(until int64) {
 		if last != nil {
-			last.Executed, last.ThisWeek = until-last.CallsBefore, max(0, until-max(last.CallsBefore, n.Week))
+			last.Executed, last.ThisWeek = until-last.CallsBefore, max(0, until-max(last.CallsBefore, week))
 		}
 	}
 	var over ledger.Seq // of last
 	for i := range all {
 		c := &all[i]
+		c.CallsBefore = before(c.Seq)
 		if c.Imported {
 			if c.State, _ = c.state(); c.State != CanaryOver {
 				c.Ended = nil
@@ -241,8 +230,8 @@ func allCanaries(s *projector.State) (all []Canary, err error) {
 			c.Ended = nil
 		}
 	}
-	count(n.Total)
-	return all, err
+	count(int64(len(calls)))
+	return all, nil
 }
 
 // FoundCanary is a canary with its rollbacks.
@@ -264,6 +253,11 @@ func (c *Canary) found(s *projector.State) (*FoundCanary, error) {
 }
 
 func findCanaries(s *projector.State, id string) (out []FoundCanary, err error) {
+	known := false
+	err = list(s, Canaries, func(c *CanaryFacts) error { known = known || c.CanaryID == id; return nil }, canaryKind)
+	if err != nil || !known {
+		return nil, err // without a look at all calls
+	}
 	all, err := allCanaries(s)
 	for i := range all {
 		if all[i].CanaryID != id || err != nil {

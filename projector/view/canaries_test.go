@@ -82,6 +82,44 @@ func TestCanaries(t *testing.T) {
 	})
 }
 
+// TestCanaryCallsByBestWitness: a call was let run if its best witness says so, and it
+// was made when the first was heard.
+func TestCanaryCallsByBestWitness(t *testing.T) {
+	l := ledgertest.New()
+	tell := func(id, capture, status string) {
+		d := toldBy(capture, "x", status)
+		d.ToolCallID = id
+		l.Put(dispatcher, "canary", d, ledgertest.Episode("e"))
+	}
+	start := func(id string) {
+		l.Put(operator, prod, &events.CanaryStarted{CanaryID: id, Policy: "p", CapPerWeek: 5, Criteria: []events.CanaryCriterion{{Metric: "correctness_violation"}}})
+	}
+	tell("before", "hook", "ok")
+	tell("denied before", "hook", "ok")
+	start("a")
+	tell("before", "", "ok") // is no call of a's
+	tell("denied before", "", "denied")
+	tell("denied", "", "denied")
+	tell("denied", "hook", "ok")
+	tell("ran", "hook", "denied")
+	tell("ran", "", "ok")
+	tell("late", "otlp", "ok")
+	l.Put(operator, prod, &events.CanaryEnded{CanaryID: "a", Reason: "accepted"})
+	start("b")
+	tell("late", "hook", "denied")
+	tell("b's", "", "ok")
+	fold(t, l, func(s *projector.State) {
+		var got []string
+		err := view.ListCanaries(s, func(c *view.Canary) error {
+			got = append(got, fmt.Sprint(c.CanaryID, " ", c.CallsBefore, " ", c.Executed))
+			return nil
+		})
+		if want := []string{"a 1 1", "b 2 1"}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	})
+}
+
 // TestCanariesGoByTheCut: the resolver was down while the operator went on, and
 // says afterwards what had happened before.
 func TestCanariesGoByTheCut(t *testing.T) {

@@ -171,6 +171,9 @@ func openedCohort(b *projector.Batch, r *projector.Record, id string) *Cohort {
 	return c
 }
 
+// counted marks a candidate to which a cohort was exposed.
+type counted struct{}
+
 func expose(b *projector.Batch, r *projector.Record, d *events.CohortExposed) {
 	c := openedCohort(b, r, d.CohortID)
 	c.Exposures++

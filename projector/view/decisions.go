@@ -1,6 +1,8 @@
 package view
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"assay/events"
@@ -43,6 +45,8 @@ type Decision struct {
 // answer is no.
 type Approval struct {
 	ApprovalFacts
+	Calls     int64 `json:"calls"`      // tool calls of which an observer names the grant as their cause, and that were let run
+	CallsOver int64 `json:"calls_over"` // of them, those made when a limit was passed
 	// Passed are the limits that were passed: until and seconds (from the grant on) by
 	// ledger time, tool_calls by the calls under it. What else a limit names cannot
 	// be told from the ledger.
@@ -58,8 +62,6 @@ type ApprovalFacts struct {
 	ApprovalID string           `json:"approval_id"`
 	Requested  *ApprovalRequest `json:"requested,omitzero"` // nil: granted, and nobody had asked
 	Granted    *ApprovalGrant   `json:"granted,omitzero"`
-	Calls      int64            `json:"calls"`      // tool calls that name the grant as their cause and were let run, each once
-	CallsOver  int64            `json:"calls_over"` // of them, those made when a limit was passed
 	Repeats    int64            `json:"repeats"`
 }
 
@@ -115,6 +117,14 @@ type grantOf struct {
 	ApprovalID string `json:"approval_id"`
 }
 
+// callUnder is a tool call that names a grant as its cause, by the first record of an
+// observer who does.
+type callUnder struct {
+	Call       callRef    `json:"call"`
+	Seq        ledger.Seq `json:"seq"`
+	RecordedAt time.Time  `json:"recorded_at"`
+}
+
 // flagValue is what a flag was last set to.
 type flagValue struct {
 	Value string `json:"value"`
@@ -126,7 +136,7 @@ type flagValue struct {
 //	d <namespace> <decision>                 Decision
 //	a <namespace> <approval>                 ApprovalFacts
 //	g <event of a grant>                     grantOf
-//	c <namespace> <approval> <episode> <tool call>  counted: it was made under it
+//	c <namespace> <approval> <namespace of the call> <episode> <tool call>  callUnder
 //	f <namespace> <seq>                      FlagChange
 //	v <namespace> <flag> <where it applies>  flagValue
 type decisions struct{}
@@ -136,13 +146,13 @@ const (
 	decisionKind  = "d"
 	approvalKind  = "a"
 	grantKind     = "g"
-	approvedKind  = "c"
+	underKind     = "c"
 	flagKind      = "f"
 	flagValueKind = "v"
 )
 
 func (decisions) Name() string { return Decisions }
-func (decisions) Version() int { return 2 }
+func (decisions) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (decisions) Apply(b *projector.Batch, r *projector.Record) error {
@@ -174,8 +184,8 @@ func (decisions) Apply(b *projector.Batch, r *projector.Record) error {
 	case *events.FlagChanged:
 		changeFlag(b, r, d)
 	case *events.ToolCalled:
-		if observer(r) && d.Status != callDenied && r.Event.CausationID != "" {
-			callUnder(b, r, d)
+		if observer(r) && r.Event.CausationID != "" {
+			noteCall(b, r, d)
 		}
 	}
 	return nil
@@ -234,20 +244,17 @@ func grant(b *projector.Batch, r *projector.Record, d *events.ApprovalGranted) {
 	v.Granted = &ApprovalGrant{r.Event.ID, r.Seq, r.RecordedAt, r.Principal, d.Limit, d.Note}
 }
 
-// callUnder counts a tool call that names a grant as its cause.
-func callUnder(b *projector.Batch, r *projector.Record, d *events.ToolCalled) {
+// noteCall notes a tool call that names a grant as its cause. Whether it was let run
+// is what its best witness says, who may be heard later.
+func noteCall(b *projector.Batch, r *projector.Record, d *events.ToolCalled) {
 	g, ok := projector.View[grantOf](b, key(grantKind, idIn(r.Namespace, r.Event.CausationID)))
 	if !ok {
 		return
 	}
-	k := key(approvedKind, g.Namespace, g.ApprovalID, r.Event.EpisodeID, d.ToolCallID)
-	if _, known := projector.View[counted](b, k); known {
-		return
+	c, known := projector.Edit[callUnder](b, key(underKind, g.Namespace, g.ApprovalID, r.Namespace, r.Event.EpisodeID, d.ToolCallID))
+	if !known {
+		*c = callUnder{callRef{r.Namespace, r.Event.EpisodeID, d.ToolCallID}, r.Seq, r.RecordedAt}
 	}
-	projector.Edit[counted](b, k)
-	a, _ := projector.Edit[ApprovalFacts](b, key(approvalKind, g.Namespace, g.ApprovalID))
-	a.Calls++
-	count(&a.CallsOver, len(a.passed(r.RecordedAt)) > 0)
 }
 
 // limit is what an approval is bounded by: each bound is the grant's, or as it was
@@ -262,8 +269,9 @@ func (a *ApprovalFacts) limit() (l events.Limit) {
 	return l
 }
 
-// passed are the limits of a granted approval that are passed at a ledger time.
-func (a *ApprovalFacts) passed(now time.Time) (out []string) {
+// passed are the limits of a granted approval that are passed at a ledger time, after
+// so many calls.
+func (a *ApprovalFacts) passed(now time.Time, calls int64) (out []string) {
 	if a.Granted == nil {
 		return nil
 	}
@@ -274,7 +282,7 @@ func (a *ApprovalFacts) passed(now time.Time) (out []string) {
 	if l.Seconds != nil && now.Sub(a.Granted.RecordedAt).Seconds() > *l.Seconds {
 		out = append(out, "seconds")
 	}
-	if l.ToolCalls != nil && a.Calls > *l.ToolCalls {
+	if l.ToolCalls != nil && calls > *l.ToolCalls {
 		out = append(out, "tool_calls")
 	}
 	return out
@@ -282,10 +290,42 @@ func (a *ApprovalFacts) passed(now time.Time) (out []string) {
 
 // at is the approval at a ledger time. A grant holds only for a request that stood
 // before it.
-func (a *ApprovalFacts) at(now time.Time) *Approval {
-	out := &Approval{ApprovalFacts: *a, Passed: a.passed(now)}
+func (a *ApprovalFacts) at(s *projector.State, now time.Time) (*Approval, error) {
+	out := &Approval{ApprovalFacts: *a}
+	calls, err := a.callsUnder(s)
+	for _, c := range calls {
+		out.Calls++
+		count(&out.CallsOver, len(a.passed(c.RecordedAt, out.Calls)) > 0)
+	}
+	out.Passed = a.passed(now, out.Calls)
 	out.Allowed = a.Requested != nil && a.Granted != nil && a.Requested.Seq < a.Granted.Seq && len(out.Passed) == 0
-	return out
+	return out, err
+}
+
+// callsUnder are the calls that were let run under the approval, each once, in the
+// order of records.
+func (a *ApprovalFacts) callsUnder(s *projector.State) (calls []callUnder, err error) {
+	type id struct {
+		namespace string
+		first     ledger.Seq
+	}
+	at := map[id]int{} // of two records of one call, one may name no episode
+	err = list(s, Decisions, func(c *callUnder) error {
+		t, err := c.Call.load(s)
+		if err != nil || !t.Executed() {
+			return err
+		}
+		switch i, known := at[id{t.Namespace, t.FirstSeq}]; {
+		case !known:
+			at[id{t.Namespace, t.FirstSeq}] = len(calls)
+			calls = append(calls, *c)
+		case c.Seq < calls[i].Seq:
+			calls[i] = *c
+		}
+		return nil
+	}, underKind, a.Namespace, a.ApprovalID)
+	slices.SortFunc(calls, func(a, b callUnder) int { return cmp.Compare(a.Seq, b.Seq) })
+	return calls, err
 }
 
 func changeFlag(b *projector.Batch, r *projector.Record, d *events.FlagChanged) {
@@ -316,7 +356,13 @@ func ListApprovals(s *projector.State, namespace string, fn func(*Approval) erro
 	if err != nil {
 		return err
 	}
-	return list(s, Decisions, func(a *ApprovalFacts) error { return fn(a.at(l.Time)) }, approvalKind, namespace)
+	return list(s, Decisions, func(f *ApprovalFacts) error {
+		a, err := f.at(s, l.Time)
+		if err != nil {
+			return err
+		}
+		return fn(a)
+	}, approvalKind, namespace)
 }
 
 // ListFlags calls fn for a namespace's changes of flags in the order of records.
@@ -342,7 +388,13 @@ func FindApproval(s *projector.State, approvalID string) (out []Approval, err er
 	}
 	l, err := s.Ledger()
 	for i := range found {
-		out = append(out, *found[i].at(l.Time))
+		if err != nil {
+			return nil, err
+		}
+		var a *Approval
+		if a, err = found[i].at(s, l.Time); err == nil {
+			out = append(out, *a)
+		}
 	}
 	return out, err
 }

@@ -210,7 +210,7 @@ func recordings(s *projector.State, kind, id string) ([]recording, error) {
 	case LabelPrediction:
 		return recordingsOf(s, Predictions, predictionKind, id, func(v *Prediction) recording { return recording{v.Namespace, v.introducedBy()} })
 	case LabelOpportunity:
-		return recordingsOf(s, Opportunities, opportunityKind, id, func(v *Opportunity) recording { return recording{v.Namespace, v.EventID} })
+		return recordingsOf(s, Opportunities, opportunityKind, id, func(v *OpportunityFacts) recording { return recording{v.Namespace, v.EventID} })
 	case LabelContradiction:
 		return recordingsOf(s, Contradictions, contradictionKind, id, func(v *ContradictionFacts) recording { return recording{v.Namespace, v.EventID} })
 	case LabelChallenge:

@@ -34,6 +34,7 @@ func TestLabelsBelong(t *testing.T) {
 	inCanary := l.NextID()
 	l.Put(detector, "canary", opportunity("two"))
 	l.Put(piper, "sandbox", claim("c", "asserted"))
+	l.Put("logger/main", prod, &events.WeekClosed{Week: "2026-W40", Zone: "UTC", Start: "2026-09-28T00:00:00Z", End: "2026-10-05T00:00:00Z"})
 	sample := l.Put(operator, prod, &events.AuditSampled{Week: "2026-W40", Namespace: "sandbox", Method: "audit/2", Strata: []events.AuditStratum{
 		{Stratum: "apparent_success", Cases: []events.AuditCase{{Kind: "claim", ID: "c"}}},
 		{Stratum: "detector_negative", Cases: []events.AuditCase{{Kind: "turn", ID: "t1"}}},

@@ -147,7 +147,7 @@ func ListAsOf(s *projector.State, kind, namespace string, q GraphQuery, fn func(
 // listOrphans merges the projections' orphans by record, one of each at a time.
 func listOrphans(s *projector.State, namespace string, fn func(any) error) error {
 	var feeds []*orphanFeed
-	for _, p := range []string{Abductions, Beliefs, Canaries, Cases, Claims, Contradictions, Decisions, Experiments, Findings, Graph, Predictions, Queries, Results, Runs} {
+	for _, p := range []string{Abductions, Beliefs, Canaries, Cases, Claims, Contradictions, Decisions, Experiments, Findings, Graph, Predictions, Queries, Results, Runs, Weeks} {
 		f := newOrphanFeed(s, p, namespace)
 		defer f.stop()
 		feeds = append(feeds, f)

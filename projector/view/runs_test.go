@@ -298,6 +298,39 @@ func TestApprovalLimits(t *testing.T) {
 	})
 }
 
+// TestApprovalByBestWitness: whether a call was let run under a grant is what its best
+// witness says, whoever was heard first; it counts from where the first one named the
+// grant, and once, though one of them names no episode.
+func TestApprovalByBestWitness(t *testing.T) {
+	for _, order := range [][]string{{"", "hook", "otlp"}, {"otlp", "hook", ""}, {"hook", "", "otlp"}} {
+		l := ledgertest.New()
+		l.Put(piper, prod, &events.ApprovalRequested{ApprovalID: "a", What: "restart", Why: "stuck", Limit: &events.Limit{ToolCalls: ptr(int64(1))}})
+		event := l.NextID()
+		l.Put(operator, prod, &events.ApprovalGranted{ApprovalID: "a"})
+		for _, capture := range order {
+			tell := func(id, status, episode string) {
+				d := toldBy(capture, "restart", status)
+				d.ToolCallID = id
+				l.Put(dispatcher, prod, d, ledgertest.CausedBy(event), ledgertest.Episode(episode))
+			}
+			best := capture == ""
+			tell("denied", map[bool]string{true: "denied", false: "ok"}[best], "e")
+			tell("ran", map[bool]string{true: "ok", false: "denied"}[best], map[bool]string{true: "", false: "e"}[best])
+		}
+		for _, id := range []string{"denied", "over"} {
+			d := toldBy("", "restart", "ok")
+			d.ToolCallID = id
+			l.Put(dispatcher, prod, d, ledgertest.CausedBy(event), ledgertest.Episode("f"))
+		}
+		fold(t, l, func(s *projector.State) {
+			a := must[[]view.Approval](t)(view.FindApproval(s, "a"))[0]
+			if a.Calls != 3 || a.CallsOver != 2 || !slices.Equal(a.Passed, []string{"tool_calls"}) {
+				t.Errorf("in order %q: %d calls, %d over, passed %v; want 3, 2 over", order, a.Calls, a.CallsOver, a.Passed)
+			}
+		})
+	}
+}
+
 // TestCaseOpens: a reveal opens what was committed, or is flagged. The hash is that of
 // 32 bytes 0x01 and 32 bytes 0x02, worked out with sha256sum.
 func TestCaseOpens(t *testing.T) {

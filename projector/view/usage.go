@@ -291,12 +291,16 @@ func isTold(s *projector.State, t *ToolCall) (bool, error) {
 	return err == nil, err
 }
 
-// Sum adds the known values; it is null when none is known, and Known ÷ Total
-// says how much it leaves out.
+// Sum adds the known values; it is null when none is known, or when 64 bits do not
+// hold it, and Known ÷ Total says how much it leaves out.
 type Sum struct {
 	Sum   *int64 `json:"sum"`
 	Known int64  `json:"known"`
 	Total int64  `json:"total"`
+	// High · 2^32 + Low is the sum, whatever it comes to. Sums are added and taken away
+	// from each other part by part; no part overflows before 2^31 values.
+	High int64 `json:"-"`
+	Low  int64 `json:"-"`
 }
 
 // Add counts a value; nil is unknown.
@@ -306,10 +310,18 @@ func (s *Sum) Add(v *int64) {
 		return
 	}
 	s.Known++
-	if s.Sum == nil {
-		s.Sum = new(int64)
+	s.High += *v >> 32
+	s.Low += *v & math.MaxUint32
+	s.Settle()
+}
+
+// Settle makes Sum of High and Low.
+func (s *Sum) Settle() {
+	high := s.High + s.Low>>32
+	if s.Sum = nil; s.Known > 0 && high == int64(int32(high)) {
+		sum := high<<32 | s.Low&math.MaxUint32
+		s.Sum = &sum
 	}
-	*s.Sum += *v
 }
 
 // String is the sum and how many values it is known from.

@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"testing"
 
@@ -263,7 +264,7 @@ func TestEpisodeUsage(t *testing.T) {
 			l.Put(dispatcher, prod, &events.UsageRecorded{MessageID: ptr("m3"), Background: ptr(true), GPUSeconds: ptr(2.0), CostUSD: ptr(1e9)})
 		},
 	}
-	sum := func(v, known, total int64) view.Sum { return view.Sum{Sum: &v, Known: known, Total: total} }
+	sum := func(v, known, total int64) view.Sum { return view.Sum{Sum: &v, Known: known, Total: total, Low: v} }
 	unknown := func(total int64) view.Sum { return view.Sum{Total: total} }
 	want := []view.EpisodeUsage{{
 		Namespace: prod, Counted: 1, Background: 1,
@@ -289,5 +290,29 @@ func TestEpisodeUsage(t *testing.T) {
 				t.Errorf("in order %v: %+v\nwant %+v", order, got, want)
 			}
 		})
+	}
+}
+
+// TestSumAtTheEdge: a sum is exact as long as 64 bits hold it, and not known beyond.
+func TestSumAtTheEdge(t *testing.T) {
+	const most = 1 << 53 // of what an event can say
+	var s view.Sum
+	for range 1023 {
+		s.Add(ptr(int64(most)))
+	}
+	s.Add(nil)
+	s.Add(ptr(int64(most - 1)))
+	if s.Sum == nil || *s.Sum != math.MaxInt64 || s.Known != 1024 || s.Total != 1025 {
+		t.Errorf("%s, want 2^63 − 1", s)
+	}
+	s.Add(ptr(int64(1)))
+	if s.Sum != nil || s.Known != 1025 || s.String() != "unknown (known for 1025 of 1026)" {
+		t.Errorf("%s, want unknown", s)
+	}
+	for range 2000 {
+		s.Add(ptr(int64(most)))
+	}
+	if s.Sum != nil {
+		t.Errorf("%s, want unknown", s)
 	}
 }

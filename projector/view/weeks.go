@@ -23,7 +23,8 @@ type Week struct {
 }
 
 // Audit is a week's sample as the operator published it. The first of a week,
-// namespace and set counts.
+// namespace and set counts. One from before the week was closed is an orphan: its seed
+// is the leaf of week.closed, which nobody could know.
 type Audit struct {
 	Seq        ledger.Seq           `json:"seq"`
 	EventID    string               `json:"event_id"`
@@ -41,7 +42,7 @@ const (
 type weeks struct{}
 
 func (weeks) Name() string { return Weeks }
-func (weeks) Version() int { return 3 }
+func (weeks) Version() int { return 4 }
 
 // Apply implements projector.Projection.
 func (weeks) Apply(b *projector.Batch, r *projector.Record) error {
@@ -82,6 +83,9 @@ func sampled(b *projector.Batch, r *projector.Record, d *events.AuditSampled) er
 		moved := *d
 		moved.Namespace += importedMark
 		d = &moved
+	} else if _, closed := projector.View[Week](b, key(weekKind, d.Week)); !closed {
+		addOrphan(b, r.Namespace, d.Week, orphanUnknown, r)
+		return nil
 	}
 	k := key(auditKind, d.Namespace, d.Week)
 	if d.Set != nil {

@@ -19,18 +19,19 @@ func TestWeeksAndAudits(t *testing.T) {
 	week := func(who, id string) ledger.Seq {
 		return l.Put(who, prod, &events.WeekClosed{Week: id, Zone: "Europe/Berlin", Start: "2026-09-20T22:00:00Z", End: "2026-09-27T22:00:00Z"})
 	}
+	sampled := func(who, ns, seed string, closed ledger.Seq) ledger.Seq {
+		return l.Put(who, prod, &events.AuditSampled{Week: "2026-W39", Namespace: ns, Method: "audit/1", Seed: seed, ClosedSeq: uint64(closed)})
+	}
+	early := sampled(operator, prod, hash64, 3) // nobody can know the leaf of record 3
 	forged := week(piper, "2026-W38")
 	closed := week("logger/main", "2026-W39")
 	leaf := l.Leaf()
 	week("logger/main", "2026-W39")
 	broken := l.Put("logger/main", prod, &events.WeekClosed{Week: "2026-W40", Zone: "UTC"})
-	sampled := func(who, ns string) ledger.Seq {
-		return l.Put(who, prod, &events.AuditSampled{Week: "2026-W39", Namespace: ns, Method: "audit/1", Seed: leaf.String(), ClosedSeq: uint64(closed)})
-	}
-	own := sampled(piper, prod)
-	first := sampled(operator, prod)
-	sampled("operator/other", prod)
-	sampled(operator, "shadow")
+	own := sampled(piper, prod, leaf.String(), closed)
+	first := sampled(operator, prod, leaf.String(), closed)
+	sampled("operator/other", prod, leaf.String(), closed)
+	sampled(operator, "shadow", leaf.String(), closed)
 	fold(t, l, func(s *projector.State) {
 		w := must[*view.Week](t)(view.GetWeek(s, "2026-W39"))
 		if w.Seq != closed || w.Leaf != leaf.String() || w.Repeats != 1 || w.Zone != "Europe/Berlin" {
@@ -45,6 +46,9 @@ func TestWeeksAndAudits(t *testing.T) {
 		}
 		if a := must[*view.Audit](t)(view.GetAudit(s, prod, "2026-W39")); a.Seq != first || a.Repeats != 1 || a.Sampled.ClosedSeq != uint64(closed) {
 			t.Errorf("%+v", a)
+		}
+		if o := orphans(t, s, view.Weeks, prod); !slices.Equal(o, []string{fmt.Sprintf("%d 2026-W39 unknown", early)}) {
+			t.Errorf("orphans %v", o)
 		}
 		want := []string{fmt.Sprintf("weeks/%d", forged), fmt.Sprintf("weeks/%d", broken), fmt.Sprintf("weeks/%d", own)}
 		if p := parked(t, s); !slices.Equal(p, want) {

@@ -19,10 +19,13 @@ CREATE UNIQUE INDEX temp.imported_seq ON imported(seq);
 -- clock is the ledger's time: the latest that the logger wrote.
 CREATE TEMP TABLE clock AS SELECT max(at) AS now FROM ev;
 
+-- closed is each week that is over, by the record that says so.
+CREATE TEMP TABLE closed AS
+SELECT data ->> '$.week' AS week, min(seq) AS seq FROM ev WHERE type = 'week.closed' AND role = 'logger' GROUP BY 1;
+
 -- span is the records [first, past) of the week that is asked for. What closes a week
 -- is the first record of a later one. A week that was not closed has no span.
 CREATE TEMP TABLE span AS
-WITH closed AS (SELECT data ->> '$.week' AS week, min(seq) AS seq FROM ev WHERE type = 'week.closed' AND role = 'logger' GROUP BY 1)
 SELECT 1 AS first, 9223372036854775807 AS past FROM asked WHERE week IS NULL
 UNION ALL
 SELECT coalesce((SELECT max(b.seq) FROM closed b WHERE b.seq < w.seq), 1), w.seq FROM closed w JOIN asked USING (week);
@@ -69,64 +72,12 @@ SELECT seq, type, n.namespace AS own, role, observer, principal, at, cut_at, eve
        CASE WHEN role = 'agent' THEN n.namespace WHEN caused IS NOT NULL THEN caused WHEN f.n = 1 THEN only ELSE n.namespace END AS namespace
 FROM named n JOIN found f USING (seq);
 
--- ---- Opportunities, and where they led
-
-CREATE TEMP TABLE opportunity AS
-SELECT id, seq, event, episode, data ->> '$.kind' AS kind, data ->> '$.detector_version' AS detector_version
-FROM thing WHERE kind = 'opportunity' AND namespace = (SELECT namespace FROM asked);
-CREATE INDEX temp.opportunity_id ON opportunity(id);
-CREATE INDEX temp.opportunity_episode ON opportunity(episode, seq);
-
--- step is a record that shows where an opportunity led: a call of a causal tool or
--- of the graph that the dispatcher saw and did not deny, a write to the graph, or
--- else prose.
-CREATE TEMP TABLE step AS
-SELECT seq, namespace, role, episode, imported, data ->> '$.context.opportunity_id' AS names, data ->> '$.tool_call_id' AS call,
-       CASE WHEN type = 'tool.called' AND data ->> '$.tool' GLOB 'graph*' OR type = 'graph.written' THEN 'graph'
-            WHEN type = 'tool.called' THEN 'causal_tool' ELSE 'prose' END AS leads_to
-FROM ev
-WHERE type IN ('graph.written', 'claim.recorded')
-   OR type = 'tool.called' AND observer AND data ->> '$.status' <> 'denied'
-      AND (data ->> '$.tool' GLOB 'graph*' OR data ->> '$.tool' GLOB 'causal*' OR data ->> '$.tool' GLOB 'counterfactual*'
-           OR coalesce(json_array_length(data, '$.returned_edges'), 0) > 0);
-
--- followed joins them: by the opportunity's id, whenever the record came; a record
--- that names none, with the latest opportunity of its episode before it. What another
--- witness says of a call later is of the opportunity that the call was of. Nothing that
--- was imported is a step of anything live.
-CREATE TEMP TABLE followed AS
-SELECT o.id, s.seq, s.role = 'agent' AS self_reported, s.leads_to, 1 AS exact
-FROM step s LEFT JOIN refers r ON r.seq = s.seq AND r.kind = 'opportunity' JOIN opportunity o ON o.id = s.names
-WHERE s.names <> '' AND NOT s.imported AND r.namespace = (SELECT namespace FROM asked)
-UNION ALL
-SELECT (SELECT o.id FROM opportunity o WHERE o.episode = s.episode AND o.seq < s.made ORDER BY o.seq DESC LIMIT 1), s.seq,
-       s.role = 'agent', s.leads_to, 0
-FROM (
-  SELECT s.*, min(s.seq) OVER (PARTITION BY s.episode, coalesce(s.call, s.seq), s.call IS NULL) AS made FROM step s
-  JOIN (SELECT episode, min(seq) AS seq FROM opportunity GROUP BY episode) o ON o.episode = s.episode AND o.seq < s.seq
-  WHERE coalesce(s.names, '') = '' AND s.episode <> '' AND NOT s.imported AND s.namespace = (SELECT namespace FROM asked)) s;
-CREATE INDEX temp.followed_id ON followed(id);
-
--- route is the one of them that counts: a tool before the graph before prose, of
--- equals a record that names the opportunity before one that merely came after it, what
--- was observed before an agent's word, the earlier before the later.
-CREATE TEMP TABLE route AS
-SELECT id, seq, leads_to, exact FROM (
-  SELECT *, row_number() OVER (PARTITION BY id ORDER BY
-         CASE leads_to WHEN 'causal_tool' THEN 1 WHEN 'graph' THEN 2 ELSE 3 END, exact DESC, self_reported, seq) AS place
-  FROM followed WHERE id IS NOT NULL) WHERE place = 1;
-
--- incident is an episode with an opportunity that calls for a cause or a fix, by the
--- first that was not imported.
-CREATE TEMP TABLE incident AS
-SELECT episode, min(seq) AS seq FROM opportunity
-WHERE kind IN ('root_cause', 'which_fix') AND episode <> '' AND seq NOT IN imported GROUP BY episode;
-
 -- ---- Tool calls
 
 -- told is a call by each side that tells of it, by that side's best witness: one call for
 -- each episode and id. A record that names no episode is of the call that had the id
--- first. Which message asked for it is what the best witness says who says any.
+-- first. Which message asked for it is what the best witness says who says any. "seen" is
+-- the side's first record of it, "placed" the first that names its episode.
 CREATE TEMP TABLE told AS
 WITH raw AS (
   SELECT seq, namespace, data ->> '$.tool_call_id' AS id, coalesce(episode, '') AS own, observer, at, imported, data,
@@ -138,10 +89,63 @@ placed AS (
   FROM raw LEFT JOIN home USING (namespace, id)),
 sighting AS (SELECT namespace, id, episode, rank, min(seq), data ->> '$.message_id' AS message FROM placed GROUP BY namespace, id, episode, rank),
 named AS (SELECT namespace, id, episode, min(rank), message FROM sighting WHERE message IS NOT NULL GROUP BY namespace, id, episode)
-SELECT namespace, id, episode, observer, seq, at, is_first, imported, data ->> '$.tool' AS tool, data ->> '$.status' AS status, message, data, rank
-FROM (SELECT *, row_number() OVER (PARTITION BY namespace, id, episode, observer ORDER BY rank, seq) AS place FROM placed)
+SELECT namespace, id, episode, own, observer, seq, seen, placed, at, is_first, imported, data ->> '$.tool' AS tool, data ->> '$.status' AS status, message, data, rank
+FROM (SELECT *, row_number() OVER (side ORDER BY rank, seq) AS place, min(seq) OVER side AS seen, min(CASE WHEN own <> '' THEN seq END) OVER side AS placed
+      FROM placed WINDOW side AS (PARTITION BY namespace, id, episode, observer))
 LEFT JOIN named USING (namespace, id, episode) WHERE place = 1;
 CREATE INDEX temp.told_id ON told(id, namespace);
+
+-- ---- Opportunities, and where they led
+
+CREATE TEMP TABLE opportunity AS
+SELECT id, seq, event, episode, data ->> '$.kind' AS kind, data ->> '$.detector_version' AS detector_version
+FROM thing WHERE kind = 'opportunity' AND namespace = (SELECT namespace FROM asked);
+CREATE INDEX temp.opportunity_id ON opportunity(id);
+CREATE INDEX temp.opportunity_episode ON opportunity(episode, seq);
+CREATE INDEX temp.opportunity_seq ON opportunity(seq);
+
+-- step is a record that shows where an opportunity led: a call of a causal tool or
+-- of the graph that was not denied, as the best observer tells it, a write to the
+-- graph, or else prose.
+CREATE TEMP TABLE step AS
+SELECT seq, namespace, role = 'agent' AS self_reported, episode, imported, data ->> '$.context.opportunity_id' AS names, seq AS seen, seq AS placed,
+       CASE type WHEN 'graph.written' THEN 'graph' ELSE 'prose' END AS leads_to
+FROM ev WHERE type IN ('graph.written', 'claim.recorded')
+UNION ALL
+SELECT seq, namespace, 0, own, imported, data ->> '$.context.opportunity_id', seen, placed, CASE WHEN tool GLOB 'graph*' THEN 'graph' ELSE 'causal_tool' END
+FROM told
+WHERE observer AND status <> 'denied'
+  AND (tool GLOB 'graph*' OR tool GLOB 'causal*' OR tool GLOB 'counterfactual*' OR coalesce(json_array_length(data, '$.returned_edges'), 0) > 0);
+
+-- followed joins them: by the opportunity's id, whenever the record came; a record
+-- that names none, with the latest opportunity of its episode before it. A call is as
+-- old as its first record: what another witness says of it later is of the opportunity
+-- that it was of, and of none if it was seen before. Nothing that was imported is a step
+-- of anything live.
+CREATE TEMP TABLE followed AS
+SELECT o.id, s.seq, s.self_reported, s.leads_to, 1 AS exact
+FROM step s LEFT JOIN refers r ON r.seq = s.seq AND r.kind = 'opportunity' JOIN opportunity o ON o.id = s.names
+WHERE s.names <> '' AND NOT s.imported AND r.namespace = (SELECT namespace FROM asked)
+UNION ALL
+SELECT o.id, s.seq, s.self_reported, s.leads_to, 0
+FROM step s JOIN opportunity o ON o.seq = (SELECT max(l.seq) FROM opportunity l WHERE l.episode = s.episode AND l.seq < s.placed)
+WHERE coalesce(s.names, '') = '' AND s.episode <> '' AND o.seq < s.seen AND NOT s.imported AND s.namespace = (SELECT namespace FROM asked);
+CREATE INDEX temp.followed_id ON followed(id);
+
+-- route is the one of them that counts: a tool before the graph before prose, of
+-- equals a record that names the opportunity before one that merely came after it, what
+-- was observed before an agent's word, the earlier before the later.
+CREATE TEMP TABLE route AS
+SELECT id, seq, leads_to, exact FROM (
+  SELECT *, row_number() OVER (PARTITION BY id ORDER BY
+         CASE leads_to WHEN 'causal_tool' THEN 1 WHEN 'graph' THEN 2 ELSE 3 END, exact DESC, self_reported, seq) AS place
+  FROM followed) WHERE place = 1;
+
+-- incident is an episode with an opportunity that calls for a cause or a fix, by the
+-- first that was not imported.
+CREATE TEMP TABLE incident AS
+SELECT episode, min(seq) AS seq FROM opportunity
+WHERE kind IN ('root_cause', 'which_fix') AND episode <> '' AND seq NOT IN imported GROUP BY episode;
 
 -- call is a call of the namespace by its best witness: an observer, else the agent.
 CREATE TEMP TABLE call AS
@@ -375,10 +379,11 @@ WHERE t.namespace = (SELECT namespace FROM asked) AND t.seq < x.seq AND NOT x.im
 
 -- ---- Labels
 
--- sample is the first of a week, a namespace and a set, and drawn what it drew.
+-- sample is the first of a week that was over, a namespace and a set, and drawn what it
+-- drew.
 CREATE TEMP TABLE sample AS
-SELECT min(seq) AS seq, data ->> '$.namespace' AS namespace, data ->> '$.set' AS name, data FROM ev
-WHERE type = 'audit.sampled' AND role = 'operator' AND NOT imported GROUP BY data ->> '$.week', data ->> '$.namespace', data ->> '$.set';
+SELECT min(e.seq) AS seq, data ->> '$.namespace' AS namespace, data ->> '$.set' AS name, data FROM ev e JOIN closed c ON c.week = data ->> '$.week' AND c.seq < e.seq
+WHERE type = 'audit.sampled' AND role = 'operator' AND NOT imported GROUP BY c.week, data ->> '$.namespace', data ->> '$.set';
 CREATE TEMP TABLE drawn AS
 SELECT s.seq AS sample, c.value ->> '$.kind' AS kind, c.value ->> '$.id' AS id FROM sample s, json_each(s.data, '$.strata') st, json_each(st.value, '$.cases') c;
 CREATE INDEX temp.drawn_sample ON drawn(sample, id);
