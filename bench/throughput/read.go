@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	processes "assay/bench/house"
+	"assay/internal/heap"
 	"assay/internal/principal"
 	"assay/ledger"
 	"assay/ledger/broker"
@@ -42,6 +43,7 @@ func readMain(args []string, out io.Writer) error {
 	if len(args) < 2 {
 		return errors.New("read: want bare, verify, replay, sha256 or fsck, and a directory")
 	}
+	heap.Bound()
 	dir := args[1]
 	fn := map[string]func(context.Context, string) (int, error){"sha256": readSHA256, "fsck": readFsck}[args[0]]
 	if fn == nil {

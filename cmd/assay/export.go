@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"assay/cmd/internal/node"
+	"assay/internal/heap"
 	"assay/ledger"
 	"assay/ledger/tiles/fsck"
 )
@@ -65,7 +66,7 @@ func (c *fsckCmd) Run(a *app) error {
 			return err
 		}
 	}
-	boundMemory()
+	heap.Bound()
 	show, end := progress[uint64](a, "checking")
 	r, err := node.Fsck(a.ctx, node.AnchorConfig{Dir: a.dir, Key: c.Key, Pin: pin}, c.Export, show)
 	end()

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"runtime/debug"
 
 	"assay/cmd/internal/node"
+	"assay/internal/heap"
 	"assay/ledger"
 	"assay/ledger/tiles"
 )
@@ -33,22 +32,9 @@ func (f evidenceFlags) open(a *app) (node.Evidence, error) {
 		},
 	})
 	if err == nil && !copied { // no broker of a copy in this process
-		boundMemory()
+		heap.Bound()
 	}
 	return e, err
-}
-
-// streamHeap is what a command that streams a ledger may hold, dead objects
-// included, before the collector runs ahead of its schedule. It needs about half
-// of that, whatever the ledger's length; the scratch store of a replay keeps
-// some 40 MiB beside it.
-const streamHeap = 128 << 20
-
-// boundMemory sets streamHeap as the soft limit, unless the user has a GOMEMLIMIT.
-func boundMemory() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(streamHeap)
-	}
 }
 
 type verifyCmd struct {

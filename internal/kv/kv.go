@@ -55,7 +55,7 @@ var (
 const (
 	memTableSize     = 16 << 20
 	defaultCache     = 32 << 20
-	scratchTableSize = 8 << 20
+	scratchTableSize = 16 << 20
 	scratchCache     = 16 << 20
 	closeAfterFail   = 5 * time.Second
 	// flushRetryPause slows Pebble's retries of a failed flush or compaction,
@@ -213,9 +213,10 @@ func pebbleOptions(o Options, files *failFS) *pebble.Options {
 	}
 	if o.NoLog {
 		// A scratch store is written once and read once: it is not worth
-		// compacting or compressing. Whoever makes one does nothing else, so
-		// smaller tables cost no time there and keep its memory down.
-		p.L0CompactionThreshold, p.L0StopWritesThreshold = 32, 96
+		// compressing, and compacting only so that a read does not search hundreds of
+		// tables. Pebble counts tables in twos there.
+		p.L0CompactionThreshold, p.L0CompactionFileThreshold, p.L0StopWritesThreshold = 128, 8192, 512
+		p.Experimental.ReadSamplingMultiplier = -1
 		p.MemTableSize, p.MemTableStopWritesThreshold = scratchTableSize, 3
 	}
 	for i := range p.Levels {

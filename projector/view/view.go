@@ -114,7 +114,7 @@ func key(parts ...string) string {
 		if i > 0 {
 			b.WriteByte(0)
 		}
-		if strings.ContainsAny(p, "\x00\x01") {
+		if strings.IndexByte(p, 0) >= 0 || strings.IndexByte(p, 1) >= 0 {
 			p = escaper.Replace(p)
 		}
 		b.WriteString(p)
