@@ -69,6 +69,7 @@ type cli struct {
 	Serve       serveCmd       `cmd:"" help:"Run one service alone."`
 	Emit        emitCmd        `cmd:"" help:"Publish events from stdin, one JSON object a line, and print their receipts."`
 	Hook        hookCmd        `cmd:"" help:"Record an agent's tool calls from her client's hooks; install them; hold transcripts against the ledger."`
+	MCP         mcpCmd         `cmd:"" name:"mcp" help:"Serve an agent the recording of claims, predictions and revisions over MCP, on stdin and stdout."`
 	Status      statusCmd      `cmd:"" help:"Say what the running services do."`
 	Doctor      doctorCmd      `cmd:"" help:"Examine the installation: broker, permissions, files, clock, disk, services; say what to do."`
 	Schema      schemaCmd      `cmd:"" help:"List and show event types."`

@@ -55,16 +55,8 @@ const (
 	oldName = logName + ".old"
 )
 
-// Dir is a drop. It need not exist.
+// Dir is a drop, its owner's alone. It need not exist to be looked at.
 type Dir string
-
-// Make makes the directory, which is its owner's alone, in a parent that exists.
-func (d Dir) Make() error {
-	if err := os.Mkdir(string(d), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
-}
 
 // Put leaves an event. When it returns nil, the event survives a crash.
 func (d Dir) Put(event []byte, now time.Time) error {

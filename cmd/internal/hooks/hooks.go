@@ -61,6 +61,17 @@ func DropOf(dir, principal string) drop.Dir {
 	return drop.Dir(filepath.Join(dir, "hooks", strings.Replace(principal, "/", ".", 1)))
 }
 
+// MakeDrop makes a drop of DropOf, with room for the calls that are under way. dir
+// itself must exist.
+func MakeDrop(dir string, to drop.Dir) error {
+	for _, path := range []string{filepath.Join(dir, "hooks"), string(to), filepath.Join(string(to), "begun")} {
+		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
 // Main is the whole hook, of the command line CLIENT [--dir DIR] [--as AGENT]
 // [PAYLOAD]. Without a payload, which Codex's notify gives as an argument, it
 // reads stdin. It returns whatever happens.
@@ -137,7 +148,7 @@ func (c Config) Record(raw []byte) error {
 	begun := begun(filepath.Join(string(to), "begun"))
 	err = c.note(begun, r, to, now)
 	if errors.Is(err, fs.ErrNotExist) { // the first time
-		if err = begun.make(c.Dir, to); err == nil {
+		if err = MakeDrop(c.Dir, to); err == nil {
 			err = c.note(begun, r, to, now)
 		}
 	}
@@ -167,16 +178,6 @@ func (c Config) note(b begun, r *hook.Report, to drop.Dir, now time.Time) error 
 // whose time of modification is when it began. A call with an id has one name;
 // of others alike each has its own, and the oldest is the first to end.
 type begun string
-
-func (b begun) make(dir string, to drop.Dir) error {
-	if err := os.Mkdir(filepath.Join(dir, "hooks"), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	if err := to.Make(); err != nil {
-		return err
-	}
-	return drop.Dir(b).Make()
-}
 
 func (b begun) put(r *hook.Report, now time.Time) error {
 	name := r.Key()
