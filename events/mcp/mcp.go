@@ -90,9 +90,9 @@ func newServer(c Config) (*sdk.Server, error) {
 
 // given are the arguments: two that go elsewhere, and the members of the data.
 type given struct {
-	EpisodeID     string         `json:"episode_id"`
+	EpisodeID     *string        `json:"episode_id"`
 	OpportunityID *string        `json:"opportunity_id"`
-	Data          jsontext.Value `json:",unknown"`
+	Data          jsontext.Value `json:",embed"`
 }
 
 // receipt is the answer of a tool.
@@ -105,10 +105,7 @@ type receipt struct {
 func (c Config) record(ctx context.Context, t tool, arguments []byte) (*sdk.CallToolResult, error) {
 	e, raw, err := c.event(t, arguments)
 	if err != nil {
-		return failed("bad_json: " + err.Error()), nil
-	}
-	if _, fault := schema.Check(raw); fault != nil {
-		return failed((&publish.Refusal{Code: string(fault.Code), Pointer: pointerOf(fault.Pointer), Message: fault.Message}).Error()), nil
+		return failed(err.Error()), nil
 	}
 	answer, err := c.Publish(ctx, raw)
 	switch {
@@ -132,15 +129,18 @@ func failed(text string) *sdk.CallToolResult {
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}}
 }
 
-// event makes the event of a tool's arguments. Whether it is one that the ledger
-// takes is not known yet.
+// event makes the event of a tool's arguments, one that the ledger takes; its error
+// is for the agent, and says where in the arguments.
 func (c Config) event(t tool, arguments []byte) (*events.Event, []byte, error) {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
 	var g given
 	if err := json.Unmarshal(arguments, &g); err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("bad_json: %w", err)
+	}
+	if g.EpisodeID != nil && *g.EpisodeID == "" { // an event without one says nothing of it
+		return nil, nil, refusal(schema.CodeBadValue, "/episode_id", "an episode has a name")
 	}
 	component, capture := "mcp", "live"
 	about, err := json.Marshal(events.Context{Author: &c.As, Component: &component, Capture: &capture, OpportunityID: g.OpportunityID})
@@ -157,9 +157,24 @@ func (c Config) event(t tool, arguments []byte) (*events.Event, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	e.EpisodeID = g.EpisodeID
+	if g.EpisodeID != nil {
+		e.EpisodeID = *g.EpisodeID
+	}
 	raw, err := events.Encode(e)
-	return e, raw, err
+	if fault, ok := errors.AsType[*schema.Fault](err); ok { // of the data alone
+		return nil, nil, refusal(fault.Code, fault.Pointer, fault.Message)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, fault := schema.Check(raw); fault != nil {
+		return nil, nil, refusal(fault.Code, pointerOf(fault.Pointer), fault.Message)
+	}
+	return e, raw, nil
+}
+
+func refusal(code schema.Code, pointer, message string) *publish.Refusal {
+	return &publish.Refusal{Code: string(code), Pointer: pointer, Message: message}
 }
 
 // pointerOf is a pointer into the event as one into the arguments.

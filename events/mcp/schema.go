@@ -36,13 +36,13 @@ func inputSchema(typ string) (map[string]any, error) {
 	properties := out["properties"].(map[string]any)
 	delete(properties, "context")
 	properties["episode_id"] = map[string]any{
-		"type": "string", "minLength": 1, "maxLength": 128, "description": "The session or task that this belongs to; the same for all that you record in it.",
+		"type": []any{"string", "null"}, "minLength": 1, "maxLength": 128, "description": "The session or task that this belongs to; the same for all that you record in it.",
 	}
 	opportunity, err := in.ref("common", "urn:assay:common:1#/$defs/id")
 	if err != nil {
 		return nil, err
 	}
-	properties["opportunity_id"] = opportunity
+	properties["opportunity_id"] = map[string]any{"anyOf": []any{opportunity, map[string]any{"type": "null"}}}
 	out["$defs"] = in.used(out)
 	return out, nil
 }
