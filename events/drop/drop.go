@@ -131,10 +131,10 @@ func (d Dir) Complain(now time.Time, text string) {
 		return
 	}
 	defer f.Close()
-	if r := []rune(strings.ToValidUTF8(text, "\uFFFD")); len(r) > 500 {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
+	if r := []rune(text); len(r) > 500 {
 		text = string(r[:500])
 	}
-	text = strings.Join(strings.Fields(text), " ")
 	fmt.Fprintf(f, "%s %s\n", now.UTC().Format(time.RFC3339), text) // one write: lines of several processes stay whole
 }
 

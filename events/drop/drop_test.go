@@ -108,7 +108,10 @@ func TestComplaintsAreCounted(t *testing.T) {
 	if n, last := d.Complaints(); n != 0 || last != "" {
 		t.Errorf("%d, %q", n, last)
 	}
-	d.Complain(noon, "first")
+	d.Complain(noon, "first\n\xff")
+	if n, last := d.Complaints(); n != 1 || last != "2026-12-01T12:00:00Z first \uFFFD" {
+		t.Errorf("%d, %q", n, last)
+	}
 	d.Complain(noon.Add(time.Second), "two\nlines \xff and "+strings.Repeat("ä", 1000))
 	n, last := d.Complaints()
 	if n != 2 || !strings.HasPrefix(last, "2026-12-01T12:00:01Z two lines \uFFFD and ä") || len([]rune(last)) > 600 {
