@@ -81,6 +81,12 @@ func TestStates(t *testing.T) {
 		{"nor a harness's in production of another namespace", killed, func(b *book) {
 			b.tool(20, "sensor/s", "kill", "9", "ok", 20)
 		}, want{state: AwaitingAction}},
+		{"the agent's own word, from her client's hook", killed, func(b *book) {
+			capture, target, begin, end := "hook", "9", events.FormatTime(at(18)), events.FormatTime(at(20))
+			b.add(20, "agent/piper", &events.ToolCalled{
+				Context: events.Context{Capture: &capture}, ToolCallID: "toolu_1", Tool: "kill", Target: &target, Status: "ok", StartedAt: &begin, EndedAt: &end,
+			})
+		}, want{state: AwaitingAction}},
 		{"another target", killed, func(b *book) { b.tool(20, "dispatcher/main", "kill", "8", "ok", 20) }, want{state: AwaitingAction}},
 		{"another tool", killed, func(b *book) { b.tool(20, "dispatcher/main", "restart", "9", "ok", 20) }, want{state: AwaitingAction}},
 		{"any target", strings.Replace(killed, `"target":"9",`, ``, 1), func(b *book) {

@@ -113,6 +113,15 @@ func Raw(typ string) ([]byte, bool) {
 	return b, err == nil
 }
 
+// Shared is a schema file that those of the types refer to: common or criterion.
+func Shared(name string) ([]byte, bool) {
+	if name != "common" && name != "criterion" {
+		return nil, false
+	}
+	b, err := files.ReadFile("json/" + name + ".json")
+	return b, err == nil
+}
+
 // Example is an accepted event of a type, compact, without a line end.
 func Example(typ string) ([]byte, bool) {
 	if lookup([]byte(typ)) == nil {

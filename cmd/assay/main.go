@@ -17,7 +17,9 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/rs/zerolog"
 
+	"assay/cmd/internal/hooks"
 	"assay/cmd/internal/node"
+	"assay/events/hook"
 	"assay/internal/principal"
 	"assay/projector/metric"
 	"assay/projector/view"
@@ -66,6 +68,8 @@ type cli struct {
 	Up          upCmd          `cmd:"" help:"Run every service in one process on an embedded broker (one user: no boundary)."`
 	Serve       serveCmd       `cmd:"" help:"Run one service alone."`
 	Emit        emitCmd        `cmd:"" help:"Publish events from stdin, one JSON object a line, and print their receipts."`
+	Hook        hookCmd        `cmd:"" help:"Record an agent's tool calls from her client's hooks; install them; hold transcripts against the ledger."`
+	MCP         mcpCmd         `cmd:"" name:"mcp" help:"Serve an agent the recording of claims, predictions and revisions over MCP, on stdin and stdout."`
 	Status      statusCmd      `cmd:"" help:"Say what the running services do."`
 	Doctor      doctorCmd      `cmd:"" help:"Examine the installation: broker, permissions, files, clock, disk, services; say what to do."`
 	Schema      schemaCmd      `cmd:"" help:"List and show event types."`
@@ -125,6 +129,11 @@ func main() {
 
 // run is the whole program but for the process around it.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[0] == "hook" && hook.IsClient(args[1]) {
+		// Not parsed: no wrong flag, nor anything else, may stand in an agent's way.
+		hooks.Main(args[1:], stdin, stderr)
+		return exitHolds
+	}
 	var c cli
 	exited := -1
 	parser, err := newParser(&c, stdout, stderr, func(code int) { exited = code })
@@ -142,7 +151,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	a := &app{ctx: ctx, json: c.JSON, stdin: stdin, stdout: stdout, stderr: stderr, log: newLog(stderr, c.Verbose)}
 	if c.Dir == "" {
-		dir, err := node.DefaultDir()
+		dir, err := hooks.DefaultDir()
 		if err != nil {
 			fmt.Fprintln(stderr, "assay:", err)
 			return exitUsage

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"assay/cmd/internal/node"
@@ -51,6 +52,9 @@ func TestScripts(t *testing.T) {
 			"talk":      talk,
 			"grab":      grab,
 			"expand":    expand,
+			"client":    clientRuns,
+			"hooked":    waitHooked,
+			"edit":      editFile,
 		},
 	})
 }
@@ -221,4 +225,67 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: expand from to")
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
+}
+
+// client FILE POINT PAYLOAD: runs each command that a client's file names for a point
+// as the client does, with the payload, and wants success and nothing on stdout.
+func clientRuns(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: client file point payload")
+	}
+	var file struct {
+		Hooks map[string][]struct {
+			Hooks []struct {
+				Command string `json:"command"`
+			} `json:"hooks"`
+		} `json:"hooks"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &file))
+	ran := 0
+	for _, group := range file.Hooks[args[1]] {
+		for _, h := range group.Hooks {
+			if !strings.Contains(h.Command, "assay") {
+				continue // another's
+			}
+			ran++
+			cmd := exec.Command("sh", "-c", h.Command)
+			cmd.Dir, cmd.Env = ts.MkAbs("."), []string{"PATH=" + ts.Getenv("PATH")}
+			cmd.Stdin = strings.NewReader(ts.ReadFile(args[2]))
+			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+				ts.Fatalf("%s: %v: %s", h.Command, err, out)
+			}
+		}
+	}
+	if ran != 1 {
+		ts.Fatalf("%d hooks of ours at %s", ran, args[1])
+	}
+}
+
+// hooked N: waits until so many events of agent/piper's hooks were delivered and are in
+// the views.
+func waitHooked(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: hooked number")
+	}
+	want, err := strconv.ParseUint(args[0], 10, 64)
+	ts.Check(err)
+	var st node.Status
+	for range 300 {
+		err = node.Ask(context.Background(), node.Dir(ts.Getenv("ASSAY_DIR")).Socket(), "GET", "/status", nil, &st)
+		if err == nil && st.Hooks["agent/piper"].Delivered >= want {
+			waitReady(ts, false, nil)
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("not delivered: %v %+v", err, st.Hooks)
+}
+
+// edit FILE: puts a member at the front of a JSON file, as a user does.
+func editFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: edit file")
+	}
+	text := strings.Replace(ts.ReadFile(args[0]), "{", "{ \"mine\": [1,  2],", 1)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
 }

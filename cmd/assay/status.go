@@ -75,6 +75,19 @@ func printGateway(w io.Writer, g *node.GatewayStatus) {
 	}
 }
 
+func printHooks(w io.Writer, of map[string]node.HookStatus) {
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		h := of[id]
+		fmt.Fprintf(w, "  hooks      of %s: %d delivered, %d waiting, %d refused, %d errors\n", id, h.Delivered, h.Waiting, h.Refused, h.Errors)
+		if h.LastError != "" {
+			fmt.Fprintf(w, "             last error: %s\n", visible(h.LastError))
+		}
+		if h.Trouble != "" {
+			fmt.Fprintf(w, "             TROUBLE: %s\n", visible(h.Trouble))
+		}
+	}
+}
+
 func printStatus(w io.Writer, all []node.Status, dir string) {
 	if len(all) == 0 {
 		fmt.Fprintf(w, "nothing runs on %s\n", dir)
@@ -138,6 +151,7 @@ func printStatus(w io.Writer, all []node.Status, dir string) {
 			fmt.Fprintf(w, "             %d predictions open, %d amendable; %d segments with telemetry too late to amend\n", r.Open, r.Amendable, r.TooLate)
 		}
 		printGateway(w, s.Gateway)
+		printHooks(w, s.Hooks)
 		for _, account := range slices.Sorted(maps.Keys(s.Refused)) {
 			fmt.Fprintf(w, "  refused by the broker: %d of %s\n", s.Refused[account], account)
 		}

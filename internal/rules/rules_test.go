@@ -23,6 +23,9 @@ var rooms = map[string][]string{
 	"events/publish":      {"schema", "internal"},
 	"events/gateway":      {"events", "events/publish", "schema", "internal"},
 	"events/watch":        {"events", "events/publish", "internal"},
+	"events/hook":         {"events"},
+	"events/drop":         {"internal"},
+	"events/mcp":          {"events", "events/publish", "schema"},
 	"ledger":              {"schema"},
 	"ledger/stream":       {"ledger"},
 	"ledger/broker":       {"ledger", "internal"},
@@ -60,12 +63,13 @@ var libraries = map[string][]string{
 	"github.com/nats-io/nats.go": {
 		"ledger/stream", "ledger/broker", "ledger/logger", "events/publish", "resolver/telemetry", "cmd", "bench",
 	},
-	"github.com/nats-io/nats-server": {"ledger/broker", "bench"},
-	"gonum.org/v1/gonum":             {"internal/stats", "bench"},
-	"github.com/prometheus":          {"cmd/internal/metrics", "resolver/telemetry"},
-	"github.com/parquet-go":          {"projector/table/files"},
-	"modernc.org/sqlite":             {"projector/table/files", "events/watch"}, // written for analysts; an agent's store, read alone
-	"encoding/json":                  {"ledger/broker"},                         // the door reads a CONNECT as the server does
+	"github.com/nats-io/nats-server":  {"ledger/broker", "bench"},
+	"gonum.org/v1/gonum":              {"internal/stats", "bench"},
+	"github.com/prometheus":           {"cmd/internal/metrics", "resolver/telemetry"},
+	"github.com/parquet-go":           {"projector/table/files"},
+	"github.com/modelcontextprotocol": {"events/mcp"},
+	"modernc.org/sqlite":              {"projector/table/files", "events/watch"}, // written for analysts; an agent's store, read alone
+	"encoding/json":                   {"ledger/broker"},                         // the door reads a CONNECT as the server does
 }
 
 type pkg struct {
@@ -138,6 +142,31 @@ func TestImportsPointDown(t *testing.T) {
 				continue
 			}
 			t.Errorf("%s imports %s: the room %s may import only %v", path, ours, room, rooms[room])
+		}
+	}
+}
+
+// TestHooksLinkLittle: an agent waits for assay-hook at every tool call, and whatever
+// it links is initialised each time.
+func TestHooksLinkLittle(t *testing.T) {
+	may := []string{"assay/cmd/assay-hook", "assay/cmd/internal/hooks", "assay/events", "assay/events/hook", "assay/events/drop", "assay/schema", "assay/internal/durable"}
+	libraries := []string{"github.com/go-json-experiment/json", "github.com/google/uuid", "golang.org/x/sys"}
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "assay/cmd/assay-hook").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range strings.Fields(string(out)) {
+		if !slices.Contains(may, path) && !covers(libraries, path) {
+			t.Errorf("assay-hook links %s", path)
+		}
+	}
+	out, err = exec.Command("go", "list", "-deps", "assay/cmd/assay-hook").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range strings.Fields(string(out)) {
+		if path == "net/http" || path == "crypto/tls" {
+			t.Errorf("assay-hook links %s", path)
 		}
 	}
 }

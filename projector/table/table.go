@@ -80,8 +80,8 @@ func (t *Table) Check(r Row) error {
 // and every kind of view.
 func Kinds() []string {
 	kinds := []string{Events, Foreign}
-	for i := range views {
-		kinds = append(kinds, views[i].kind)
+	for _, v := range views() {
+		kinds = append(kinds, v.kind)
 	}
 	slices.Sort(kinds[2:])
 	return kinds

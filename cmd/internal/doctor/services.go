@@ -89,6 +89,9 @@ func (e *exam) services(context.Context) {
 		if s.Gateway != nil { // it is nobody's fault to have none
 			e.gateway(s.Gateway)
 		}
+		for _, id := range slices.Sorted(maps.Keys(s.Hooks)) {
+			e.hooks(id, s.Hooks[id])
+		}
 	}
 	for _, name := range []string{"logger", "projector", "resolver", "telemetry"} {
 		if missing[name] {
@@ -194,6 +197,20 @@ func (e *exam) telemetry(t *node.TelemetryStatus) {
 		return
 	}
 	e.add(check, OK, seen, "")
+}
+
+func (e *exam) hooks(id string, h node.HookStatus) {
+	check := "hooks of " + id
+	seen := fmt.Sprintf("%d delivered, %d waiting, %d refused", h.Delivered, h.Waiting, h.Refused)
+	switch {
+	case h.Trouble != "":
+		e.add(check, Fail, seen+"; nothing is delivered: "+h.Trouble, "mend that: what waits stays where it is")
+	case h.Errors > 0:
+		e.add(check, Warn, fmt.Sprintf("%s; %d times something was not recorded, the last: %s", seen, h.Errors, h.LastError),
+			"see DIR/hooks/AGENT/errors.log, and remove it once it is dealt with")
+	default:
+		e.add(check, OK, seen, "")
+	}
 }
 
 func (e *exam) gateway(g *node.GatewayStatus) {

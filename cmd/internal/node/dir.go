@@ -45,6 +45,9 @@ func (d Dir) Witness() witness.Dir { return witness.Dir(d.join("witness")) }
 // GatewayFile says who may call the gateway.
 func (d Dir) GatewayFile() string { return d.join("gateway.json") }
 
+// Hooks holds the drops in which the hooks of agents' clients leave events.
+func (d Dir) Hooks() string { return d.join("hooks") }
+
 // GatewaySocket is the gateway's door for callers.
 func (d Dir) GatewaySocket() string { return d.join("run", "gateway.sock") }
 
@@ -66,18 +69,6 @@ func (d Dir) StatusSockets() ([]string, error) {
 	nodes, err := filepath.Glob(d.join("nodes", "*", "run", "*.sock"))
 	all = append(all, nodes...)
 	return slices.DeleteFunc(all, func(s string) bool { return s == d.GatewaySocket() }), err
-}
-
-// DefaultDir is $XDG_STATE_HOME/assay, or its default below the home directory.
-func DefaultDir() (string, error) {
-	if state := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
-		return filepath.Join(state, "assay"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("no --dir given and no home directory: %w", err)
-	}
-	return filepath.Join(home, ".local", "state", "assay"), nil
 }
 
 // ErrNotInitialised means that init was never run, or not finished, on a directory.

@@ -124,7 +124,9 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 			return err
 		}
 		g.show(s.health)
-		s.wait, s.reload, s.ready, s.status = g.Wait, g.Reload, g.ready, func(st *Status) { st.Gateway = g.StatusOf() }
+		h := StartHooks(ctx, cfg.Dir, s.hub, cfg.Log)
+		s.wait = func() error { return errors.Join(h.Wait(), g.Wait()) }
+		s.reload, s.ready, s.status = g.Reload, g.ready, func(st *Status) { st.Gateway, st.Hooks = g.StatusOf(), h.StatusOf() }
 	default:
 		return fmt.Errorf("no service is called %q", cfg.Service)
 	}

@@ -62,6 +62,7 @@ type Up struct {
 	Views  *Projector
 	Tele   *Telemetry
 	Judge  *Resolver
+	Hooks  *Hooks
 	Door   *Gateway // nil without one
 	health *Health
 	socket *Socket
@@ -112,6 +113,8 @@ func (u *Up) start(ctx context.Context) (err error) {
 		return err
 	}
 	u.run("resolver", u.Judge.Wait)
+	u.Hooks = StartHooks(ctx, c.Dir, u.Hub, c.Log)
+	u.run("hooks", u.Hooks.Wait)
 	if c.Gateway {
 		if u.Door, err = StartGateway(ctx, c.Dir, u.Hub, GatewayConfig{LowWater: c.lowWater(), Log: c.Log}); err != nil {
 			return err
@@ -196,6 +199,7 @@ type Status struct {
 	Sources   map[string]SourceStatus `json:"sources,omitzero"` // that an adapter reads here
 	Resolver  *ResolverStatus         `json:"resolver,omitzero"`
 	Gateway   *GatewayStatus          `json:"gateway,omitzero"`
+	Hooks     map[string]HookStatus   `json:"hooks,omitzero"`             // by agent
 	Refused   map[string]uint64       `json:"refused_by_broker,omitzero"` // by principal or account, counted from the broker's log
 }
 
@@ -203,7 +207,7 @@ type Status struct {
 func (u *Up) Status() Status {
 	return Status{
 		Services: "up", Software: u.cfg.Software, URL: u.Hub.URL(), Sync: u.Broker.SyncMode(), Broker: u.Broker.statusOf(), Logger: u.Logger.StatusOf(), Projector: u.Views.StatusOf(),
-		Telemetry: u.Tele.StatusOf(), Sources: u.Tele.SourcesOf(), Resolver: u.Judge.StatusOf(), Gateway: u.Door.StatusOf(), Refused: refusals(u.Broker.Broker),
+		Telemetry: u.Tele.StatusOf(), Sources: u.Tele.SourcesOf(), Resolver: u.Judge.StatusOf(), Gateway: u.Door.StatusOf(), Hooks: u.Hooks.StatusOf(), Refused: refusals(u.Broker.Broker),
 	}
 }
 

@@ -1,0 +1,243 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"assay/cmd/internal/hooks"
+	"assay/events"
+	"assay/events/eventstest"
+	"assay/events/hook"
+	"assay/internal/principal"
+	"assay/projector"
+	"assay/projector/view"
+)
+
+// hookHouse is a directory and the program that clients run.
+type hookHouse struct {
+	t    *testing.T
+	dir  Dir
+	hook string
+}
+
+func newHookHouse(t *testing.T) *hookHouse {
+	t.Helper()
+	h := &hookHouse{t: t, dir: Dir(t.TempDir()), hook: filepath.Join(t.TempDir(), "assay-hook")}
+	if _, err := Init(t.Context(), InitConfig{Dir: h.dir, OfflineDir: t.TempDir(), Origin: "example.com/log", Software: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-o", h.hook, "assay/cmd/assay-hook").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return h
+}
+
+// run runs one hook as a client does, and wants what every client wants.
+func (h *hookHouse) run(payload string) {
+	cmd := exec.Command(h.hook, "claude-code", "--dir", string(h.dir))
+	cmd.Stdin = strings.NewReader(payload)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		h.t.Errorf("%v: %s", err, out)
+	}
+}
+
+func (h *hookHouse) up() *Up {
+	h.t.Helper()
+	u, err := StartUp(h.t.Context(), UpConfig{Dir: h.dir, Software: "test", Log: zerolog.Nop(), Seal: time.Hour})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return u
+}
+
+func (h *hookHouse) stop(u *Up) {
+	h.t.Helper()
+	if err := u.Stop(); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// status waits until the hooks of agent/piper are as wanted.
+func (h *hookHouse) status(u *Up, wanted func(HookStatus) bool) HookStatus {
+	h.t.Helper()
+	var st HookStatus
+	for range 600 {
+		if st = u.Hooks.StatusOf()["agent/piper"]; wanted(st) {
+			return st
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	h.t.Fatalf("%+v", st)
+	return st
+}
+
+// calls waits until the views hold so many tool calls, and reads them.
+func (h *hookHouse) calls(u *Up, want int) (calls []view.ToolCall) {
+	h.t.Helper()
+	for range 600 {
+		calls = calls[:0]
+		err := u.Views.Runner().View(func(s *projector.State) error {
+			return view.ListToolCalls(s, "production", func(c *view.ToolCall) error {
+				calls = append(calls, *c)
+				return nil
+			})
+		})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if len(calls) >= want {
+			return calls
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	h.t.Fatalf("%d tool calls, want %d", len(calls), want)
+	return nil
+}
+
+func hookPayload(point string, call int) string {
+	return fmt.Sprintf(`{"session_id":"s1","hook_event_name":%q,"tool_name":"Bash","tool_input":{"command":"ls %d"},"tool_response":"x","tool_use_id":"toolu_%03d"}`, point, call, call)
+}
+
+// TestHooksAtOnce: of 200 processes at once nothing is lost and nothing comes twice,
+// also while it is being delivered, by two that would.
+func TestHooksAtOnce(t *testing.T) {
+	const n = 200
+	h := newHookHouse(t)
+	h.run(hookPayload("PreToolUse", 0)) // nothing runs yet
+	h.run(hookPayload("PostToolUse", 0))
+	u := h.up()
+	second := StartHooks(t.Context(), h.dir, u.Hub, zerolog.Nop())
+	var all sync.WaitGroup
+	for i := 1; i <= n; i++ {
+		all.Go(func() {
+			h.run(hookPayload("PreToolUse", i))
+			h.run(hookPayload("PostToolUse", i))
+		})
+	}
+	all.Wait()
+	calls := h.calls(u, n+1)
+	if len(calls) != n+1 {
+		t.Errorf("%d calls", len(calls))
+	}
+	for i, c := range calls {
+		if c.ToolCallID != fmt.Sprintf("toolu_%03d", i) || c.EpisodeID != "s1" || c.Witness != view.WitnessAgent || c.Repeats != 0 || c.Observed != nil || c.SelfReported.Status != "ok" {
+			t.Errorf("%+v", c)
+		}
+	}
+	st := h.status(u, func(st HookStatus) bool { return st.Waiting == 0 })
+	if st.Refused != 0 || st.Errors != 0 || st.Trouble != "" {
+		t.Errorf("%+v", st)
+	}
+	if sum := st.Delivered + second.StatusOf()["agent/piper"].Delivered; sum != n+1 {
+		t.Errorf("%d delivered", sum)
+	}
+	if begun, err := os.ReadDir(filepath.Join(h.dir.Hooks(), "agent.piper", "begun")); err != nil || len(begun) != 0 {
+		t.Errorf("%v, %d calls are under way", err, len(begun))
+	}
+	h.stop(u)
+}
+
+// notAnAgents is an event that no agent may write.
+func notAnAgents(t *testing.T) []byte {
+	return eventstest.Encode(t, &events.OpportunityDetected{OpportunityID: "opp-1", Kind: "why", Component: "scan", DetectorVersion: "1", TextSpanHash: hashOf(nil)})
+}
+
+// TestHooksWhileNobodyRuns: what is left meanwhile is delivered after the next start,
+// and what the ledger refuses is said.
+func TestHooksWhileNobodyRuns(t *testing.T) {
+	h := newHookHouse(t)
+	u := h.up()
+	h.run(hookPayload("PostToolUse", 1))
+	h.calls(u, 1)
+	h.stop(u)
+	h.run(hookPayload("PostToolUse", 2))
+	to := hooks.DropOf(string(h.dir), "agent/piper")
+	for _, event := range [][]byte{[]byte("{"), []byte(`[1]`), notAnAgents(t)} { // not an agent's
+		if err := to.Put(event, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.run(hookPayload("PostToolUse", 3))
+	hooks.Main([]string{"codex", "--dir", string(h.dir)}, strings.NewReader("no payload"), io.Discard) // a complaint
+	u = h.up()
+	h.calls(u, 3)
+	st := h.status(u, func(st HookStatus) bool { return st.Waiting == 0 })
+	if st.Delivered != 2 || st.Refused != 3 || st.Errors != 4 || !strings.Contains(st.LastError, "the ledger refused an event: forbidden_type at /type") {
+		t.Errorf("%+v", st)
+	}
+	h.stop(u)
+}
+
+// TestHooksWithoutCredential: what a principal may not send waits for the day that it
+// may.
+func TestHooksWithoutCredential(t *testing.T) {
+	h := newHookHouse(t)
+	c := hooks.Config{Client: hook.ClaudeCode, Dir: string(h.dir), As: "agent/other", Now: time.Now}
+	if err := c.Record([]byte(hookPayload("PostToolUse", 1))); err != nil {
+		t.Fatal(err)
+	}
+	u := h.up()
+	var st HookStatus
+	for range 600 {
+		if st = u.Hooks.StatusOf()["agent/other"]; st.Trouble != "" {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if st.Waiting != 1 || !strings.Contains(st.Trouble, "there is no credential of agent/other: `assay principal add agent/other` makes one") {
+		t.Errorf("%+v", st)
+	}
+	if _, err := principal.Dir(h.dir).Add(principal.New(principal.Agent, "other", "production")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Ask(t.Context(), h.dir.Socket(), "POST", "/reload", nil, new(map[string]bool)); err != nil {
+		t.Fatal(err)
+	}
+	h.calls(u, 1)
+	h.stop(u)
+}
+
+// TestRecorderSpools: what an agent records while nobody runs is delivered in order
+// with what she records after it.
+func TestRecorderSpools(t *testing.T) {
+	h := newHookHouse(t)
+	r := NewRecorder(h.dir, "agent/piper")
+	defer r.Close()
+	publish := func() (seq uint64, spooled bool) {
+		t.Helper()
+		a, err := r.Publish(context.Background(), eventstest.Gate(t))
+		if err != nil || a.Refusal != nil {
+			t.Fatal(a, err)
+		}
+		if a.Seq != nil {
+			seq = *a.Seq
+		}
+		return seq, a.Spooled
+	}
+	if seq, spooled := publish(); !spooled || seq != 0 {
+		t.Errorf("%d, %v", seq, spooled)
+	}
+	u := h.up()
+	h.status(u, func(st HookStatus) bool { return st.Delivered == 1 && st.Waiting == 0 })
+	if seq, spooled := publish(); spooled || seq == 0 {
+		t.Errorf("%d, %v", seq, spooled)
+	}
+	a, err := r.Publish(t.Context(), notAnAgents(t))
+	if err != nil || a.Refusal == nil || a.Refusal.Code != "forbidden_type" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	h.stop(u)
+	if _, err := NewRecorder(h.dir, "agent/nobody").Publish(t.Context(), eventstest.Gate(t)); err == nil || !strings.Contains(err.Error(), "no credential of agent/nobody") {
+		t.Error(err)
+	}
+}
