@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"assay/cmd/internal/node"
+	"assay/events/importer"
 	"assay/internal/principal"
 	"assay/projector/metric"
 	"assay/projector/view"
@@ -66,6 +67,7 @@ type cli struct {
 	Up          upCmd          `cmd:"" help:"Run every service in one process on an embedded broker (one user: no boundary)."`
 	Serve       serveCmd       `cmd:"" help:"Run one service alone."`
 	Emit        emitCmd        `cmd:"" help:"Publish events from stdin, one JSON object a line, and print their receipts."`
+	Import      importCmd      `cmd:"" help:"Import what other programs wrote down: transcripts, evaluation logs, answers with their scores."`
 	Status      statusCmd      `cmd:"" help:"Say what the running services do."`
 	Doctor      doctorCmd      `cmd:"" help:"Examine the installation: broker, permissions, files, clock, disk, services; say what to do."`
 	Schema      schemaCmd      `cmd:"" help:"List and show event types."`
@@ -159,7 +161,7 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 		kong.Name("assay"),
 		kong.Description("The tamper-evident record of what an agent claimed, and of what then happened."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"version": software(), "kinds": strings.Join(view.Kinds(), ", "), "sets": strings.Join(metric.Sets(), ",")},
+		kong.Vars{"version": software(), "kinds": strings.Join(view.Kinds(), ", "), "sets": strings.Join(metric.Sets(), ","), "formats": strings.Join(importer.Formats(), ", ")},
 		kong.Exit(exit),
 		kong.UsageOnError(),
 	)

@@ -23,6 +23,7 @@ var rooms = map[string][]string{
 	"events/publish":      {"schema", "internal"},
 	"events/gateway":      {"events", "events/publish", "schema", "internal"},
 	"events/watch":        {"events", "events/publish", "internal"},
+	"events/importer":     {"events", "schema"},
 	"ledger":              {"schema"},
 	"ledger/stream":       {"ledger"},
 	"ledger/broker":       {"ledger", "internal"},
