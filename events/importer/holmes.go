@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"errors"
 	"io"
 	"regexp"
 	"strconv"
@@ -34,11 +35,14 @@ func readHolmes(m *Maker, in io.Reader) error {
 	}
 	m.line = 1
 	raw, err := io.ReadAll(&bounded{in: r})
-	if err != nil {
+	if errors.Is(err, errLong) {
 		m.bad(badLong, err.Error())
 		return nil
 	}
-	chat, ok := decode[[]jsontext.Value](m, raw, true)
+	if err != nil {
+		return err
+	}
+	chat, ok := decode[[]jsontext.Value](m, raw)
 	if !ok {
 		return nil
 	}

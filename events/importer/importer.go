@@ -174,7 +174,7 @@ const (
 const (
 	badJSON      = "bad_json"
 	badDuplicate = "duplicate_key"
-	badTruncated = "truncated" // the last line, without its end
+	badTruncated = "truncated" // it ends within the value
 	badLong      = "too_long"
 	badUTF16     = "utf16"
 	badShape     = "bad_shape" // JSON, but not what the format has there

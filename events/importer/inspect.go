@@ -197,7 +197,7 @@ func (s *inspect) samples(dec *jsontext.Decoder) error {
 		}
 		s.m.line++
 		s.m.report.Lines++
-		v, ok := decode[inspectSample](s.m, raw, false)
+		v, ok := decode[inspectSample](s.m, raw)
 		if !ok {
 			continue
 		}
@@ -370,8 +370,10 @@ func (s *inspect) judged(v *inspectSample, epoch *int64, episode string, at *str
 	names := slices.Sorted(maps.Keys(v.Scores))
 	if r.Status == "parsed" {
 		r.Answer = &events.Answer{Kind: "answer"}
-		if len(names) > 0 {
-			r.Answer.Label = s.m.name(string(v.Scores[names[0]].Answer))
+		for _, name := range names {
+			if r.Answer.Label == nil {
+				r.Answer.Label = s.m.name(string(v.Scores[name].Answer))
+			}
 		}
 	}
 	if err := s.m.put(draft{data: r, time: at, episode: episode}); err != nil {

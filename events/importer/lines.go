@@ -44,8 +44,8 @@ func (m *Maker) unmarked(in io.Reader) (r *bufio.Reader, ok bool, err error) {
 // eachLine decodes every line into a value of its own and calls fn with those that
 // are good.
 func eachLine[T any](m *Maker, in io.Reader, fn func(v *T) error) error {
-	return m.rawLines(in, func(line []byte, last bool) error {
-		v, ok := decode[T](m, line, last)
+	return m.rawLines(in, func(line []byte) error {
+		v, ok := decode[T](m, line)
 		if !ok {
 			return nil
 		}
@@ -54,9 +54,8 @@ func eachLine[T any](m *Maker, in io.Reader, fn func(v *T) error) error {
 }
 
 // rawLines calls fn with every line that holds anything, without its end, which may be
-// CRLF, and the white space and zero bytes around it. Last says that the file ends
-// within the line, so that it may be cut off.
-func (m *Maker) rawLines(in io.Reader, fn func(line []byte, last bool) error) error {
+// CRLF, and the white space and zero bytes around it.
+func (m *Maker) rawLines(in io.Reader, fn func(line []byte) error) error {
 	r, ok, err := m.unmarked(in)
 	if !ok || err != nil {
 		return err
@@ -80,7 +79,7 @@ func (m *Maker) rawLines(in io.Reader, fn func(line []byte, last bool) error) er
 			m.bad(badLong, "a line of more than "+strconv.Itoa(MaxLine)+" bytes")
 		case len(line) > 0:
 			m.report.Lines++
-			if err := fn(line, end); err != nil {
+			if err := fn(line); err != nil {
 				return err
 			}
 		}
@@ -136,9 +135,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decode reads one value. What is no Unicode in it is mended; last says that nothing
-// follows it, so that it may be cut off.
-func decode[T any](m *Maker, raw []byte, last bool) (*T, bool) {
+// decode reads one value. What is no Unicode in it is mended.
+func decode[T any](m *Maker, raw []byte) (*T, bool) {
 	v := new(T)
 	err := json.Unmarshal(raw, v)
 	if err == nil {
@@ -159,7 +157,7 @@ func decode[T any](m *Maker, raw []byte, last bool) (*T, bool) {
 		m.bad(badDuplicate, err.Error())
 	case semantic:
 		m.bad(badShape, err.Error())
-	case last:
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		m.bad(badTruncated, err.Error())
 	default:
 		m.bad(badJSON, err.Error())

@@ -180,8 +180,11 @@ func readOpenRCA(m *Maker, in io.Reader) error {
 	rows := csv.NewReader(limit)
 	rows.ReuseRecord = true
 	head, err := rows.Read()
-	if err != nil {
+	if _, ok := errors.AsType[*csv.ParseError](err); ok || errors.Is(err, io.EOF) || errors.Is(err, errLong) {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	if err != nil {
+		return err
 	}
 	place := make([]int, len(openRCAColumns))
 	for i, column := range openRCAColumns {

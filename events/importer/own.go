@@ -2,6 +2,7 @@ package importer
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"time"
 
@@ -16,10 +17,10 @@ import (
 // the envelope is added; what it has keeps its bytes, but for context.capture, which
 // says that it was imported.
 func readOwn(m *Maker, in io.Reader) error {
-	return m.rawLines(in, func(line []byte, last bool) error { return m.own(line, last) })
+	return m.rawLines(in, m.own)
 }
 
-func (m *Maker) own(line []byte, last bool) error {
+func (m *Maker) own(line []byte) error {
 	maker := events.Maker{
 		Source: "urn:assay:import:" + m.cfg.Format,
 		Now:    func() time.Time { return time.Unix(0, 0) },
@@ -34,7 +35,7 @@ func (m *Maker) own(line []byte, last bool) error {
 	}
 	checked, fault := schema.Check(raw)
 	switch {
-	case fault != nil && last && fault.Code == schema.CodeBadJSON:
+	case fault != nil && cut(line):
 		m.bad(badTruncated, fault.Error())
 	case fault != nil:
 		m.bad(string(fault.Code), fault.Error())
@@ -45,6 +46,12 @@ func (m *Maker) own(line []byte, last bool) error {
 		return m.cfg.Put(Event{Line: m.line, Type: checked.Type, Raw: raw})
 	}
 	return nil
+}
+
+// cut says whether a line ends within its value.
+func cut(line []byte) bool {
+	_, err := jsontext.NewDecoder(bytes.NewReader(line), jsontext.AllowDuplicateNames(true), mending).ReadValue()
+	return errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 var imported = []byte(`"imported"`)
