@@ -71,12 +71,12 @@ type call struct {
 
 // calls joins calls with their results, by episode and id.
 type calls struct {
-	m    *Maker
+	m    *maker
 	open *queue[*call]
 	done *queue[struct{}]
 }
 
-func newCalls(m *Maker) *calls {
+func newCalls(m *maker) *calls {
 	return &calls{m, newQueue[*call](maxOpen), newQueue[struct{}](maxDone)}
 }
 

@@ -65,13 +65,13 @@ const claudeDenied = "The user doesn't want to proceed with this tool use"
 const claudeSynthetic = "<synthetic>"
 
 type claude struct {
-	m        *Maker
+	m        *maker
 	calls    *calls
 	usage    *queue[*draft]
 	sessions *queue[struct{}]
 }
 
-func readClaude(m *Maker, in io.Reader) error {
+func readClaude(m *maker, in io.Reader) error {
 	c := &claude{m, newCalls(m), newQueue[*draft](maxUsage), newQueue[struct{}](maxUsage)}
 	if err := eachLine(m, in, func(l *claudeLine) error { return c.line(l) }); err != nil {
 		return err

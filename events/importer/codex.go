@@ -68,14 +68,14 @@ type codexInfo struct {
 }
 
 type codex struct {
-	m     *Maker
+	m     *maker
 	calls *calls
 	// of the session so far
 	session, version, provider, model, turn string
 	total                                   []byte // the last total_token_usage
 }
 
-func readCodex(m *Maker, in io.Reader) error {
+func readCodex(m *maker, in io.Reader) error {
 	c := &codex{m: m, calls: newCalls(m)}
 	if err := eachLine(m, in, func(l *codexLine) error { return c.line(l) }); err != nil {
 		return err

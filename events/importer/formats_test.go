@@ -231,7 +231,7 @@ func TestInspectTokens(t *testing.T) {
 		"no total":       {inspectUsage{Input: n(10), Output: n(2), Read: n(8)}, nil, 10},
 		"another total":  {inspectUsage{Input: n(10), Output: n(2), Total: n(99), Read: n(8)}, nil, 10},
 	} {
-		m := &Maker{report: Report{Mended: map[string]int64{}}}
+		m := &maker{report: Report{Mended: map[string]int64{}}}
 		tokens, how := m.inspectTokens(&tt.u)
 		check(t, name, how, tt.how)
 		check(t, name+": input", tokens.Input, &tt.input)
@@ -269,33 +269,33 @@ func TestOwn(t *testing.T) {
 
 // TestScoreRootCauses: the rules of the scorer, one by one.
 func TestScoreRootCauses(t *testing.T) {
-	a := RootCause{"2026-03-01 10:00:00", "db-1", "disk full"}
-	b := RootCause{"2026-03-01 11:00:00", "db-2", "packet loss"}
-	at := func(c RootCause, time string) RootCause { c.Time = time; return c }
+	a := rcaCause{"2026-03-01 10:00:00", "db-1", "disk full"}
+	b := rcaCause{"2026-03-01 11:00:00", "db-2", "packet loss"}
+	at := func(c rcaCause, time string) rcaCause { c.Time = time; return c }
 	for _, tt := range []struct {
 		name, task    string
-		answer, truth []RootCause
+		answer, truth []rcaCause
 		met, criteria int
 	}{
-		{"all", "task_7", []RootCause{a}, []RootCause{a}, 3, 3},
-		{"in another order", "task_7", []RootCause{b, a}, []RootCause{a, b}, 6, 6},
-		{"one of two", "task_3", []RootCause{a, a}, []RootCause{a, b}, 1, 2},
-		{"the best assignment", "task_6", []RootCause{{"", "db-1", "packet loss"}, {"", "db-2", "packet loss"}}, []RootCause{b, a}, 3, 4},
-		{"a minute", "task_1", []RootCause{at(a, "2026-03-01 10:01:00")}, []RootCause{a}, 1, 1},
-		{"more than a minute", "task_1", []RootCause{at(a, "2026-03-01 10:01:01")}, []RootCause{a}, 0, 1},
-		{"no time", "task_1", []RootCause{at(a, "noon")}, []RootCause{a}, 0, 1},
-		{"other members do not count", "task_2", []RootCause{{"", "x", "disk full"}}, []RootCause{a}, 1, 1},
-		{"too few", "task_7", []RootCause{a}, []RootCause{a, b}, 0, 6},
-		{"too many", "task_7", []RootCause{a, b}, []RootCause{a}, 0, 3},
-		{"none", "task_7", nil, []RootCause{a}, 0, 3},
+		{"all", "task_7", []rcaCause{a}, []rcaCause{a}, 3, 3},
+		{"in another order", "task_7", []rcaCause{b, a}, []rcaCause{a, b}, 6, 6},
+		{"one of two", "task_3", []rcaCause{a, a}, []rcaCause{a, b}, 1, 2},
+		{"the best assignment", "task_6", []rcaCause{{"", "db-1", "packet loss"}, {"", "db-2", "packet loss"}}, []rcaCause{b, a}, 3, 4},
+		{"a minute", "task_1", []rcaCause{at(a, "2026-03-01 10:01:00")}, []rcaCause{a}, 1, 1},
+		{"more than a minute", "task_1", []rcaCause{at(a, "2026-03-01 10:01:01")}, []rcaCause{a}, 0, 1},
+		{"no time", "task_1", []rcaCause{at(a, "noon")}, []rcaCause{a}, 0, 1},
+		{"other members do not count", "task_2", []rcaCause{{"", "x", "disk full"}}, []rcaCause{a}, 1, 1},
+		{"too few", "task_7", []rcaCause{a}, []rcaCause{a, b}, 0, 6},
+		{"too many", "task_7", []rcaCause{a, b}, []rcaCause{a}, 0, 3},
+		{"none", "task_7", nil, []rcaCause{a}, 0, 3},
 	} {
-		met, criteria, ok := ScoreRootCauses(tt.task, tt.answer, tt.truth)
+		met, criteria, ok := scoreRootCauses(tt.task, tt.answer, tt.truth)
 		if !ok || met != tt.met || criteria != tt.criteria {
 			t.Errorf("%s: %d of %d, %v; want %d of %d", tt.name, met, criteria, ok, tt.met, tt.criteria)
 		}
 	}
-	for name, ok := range map[string]bool{"no task": func() bool { _, _, ok := ScoreRootCauses("task_8", []RootCause{a}, []RootCause{a}); return ok }(),
-		"no truth": func() bool { _, _, ok := ScoreRootCauses("task_1", []RootCause{a}, nil); return ok }()} {
+	for name, ok := range map[string]bool{"no task": func() bool { _, _, ok := scoreRootCauses("task_8", []rcaCause{a}, []rcaCause{a}); return ok }(),
+		"no truth": func() bool { _, _, ok := scoreRootCauses("task_1", []rcaCause{a}, nil); return ok }()} {
 		if ok {
 			t.Errorf("%s has a score", name)
 		}
@@ -447,7 +447,7 @@ func (l *lines) Read(p []byte) (int, error) {
 // calls never end.
 func TestMemoryIsBounded(t *testing.T) {
 	held := func(size int) (calls, usages int) {
-		m := &Maker{cfg: Config{Format: "claude-code", May: func(string) bool { return true }, Put: func(Event) error { return nil }}, report: Report{
+		m := &maker{cfg: Config{Format: "claude-code", May: func(string) bool { return true }, Put: func(Event) error { return nil }}, report: Report{
 			Events: map[string]int64{}, Left: map[string]int64{}, Mended: map[string]int64{}, Bad: map[string]int64{},
 		}}
 		c := &claude{m, newCalls(m), newQueue[*draft](maxUsage), newQueue[struct{}](maxUsage)}

@@ -39,7 +39,7 @@ type handoffRun struct {
 	Cost     num  `json:"costUsd"`
 }
 
-func readHandoff(m *Maker, in io.Reader) error {
+func readHandoff(m *maker, in io.Reader) error {
 	return eachLine(m, in, func(l *handoffLine) error {
 		if l.Kind != "handoff-run" || l.Producer == nil || l.Consumer == nil {
 			m.bad(badShape, "not a handoff-run with a producer and a consumer")
@@ -56,7 +56,7 @@ func readHandoff(m *Maker, in io.Reader) error {
 	})
 }
 
-func (m *Maker) handoff(l *handoffLine, r *handoffRun, e *events.EpisodeRecorded) error {
+func (m *maker) handoff(l *handoffLine, r *handoffRun, e *events.EpisodeRecorded) error {
 	e.SystemCommit = m.name(string(l.Commit))
 	e.RunID, e.TaskID, e.SessionID = m.known(string(l.Suite)), m.known(string(l.Scenario)), m.known(string(r.Session))
 	e.Client, e.ClientVersion = m.name(string(r.Client)), m.name(string(r.Version))

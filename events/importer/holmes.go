@@ -28,7 +28,7 @@ type holmesMessage struct {
 }
 
 // readHolmes reads a file that is one chat: a list of messages.
-func readHolmes(m *Maker, in io.Reader) error {
+func readHolmes(m *maker, in io.Reader) error {
 	r, ok, err := m.unmarked(in)
 	if !ok || err != nil {
 		return err
@@ -76,7 +76,7 @@ func readHolmes(m *Maker, in io.Reader) error {
 }
 
 type holmes struct {
-	m       *Maker
+	m       *maker
 	calls   *calls
 	episode string
 }

@@ -3,7 +3,7 @@
 // It is pure: a reader goes in, events come out, in the order of the file.
 //
 // What is made is the same whenever the same file is read: an event's id follows
-// from its content (Maker.put), so that whoever publishes a file twice, or again
+// from its content (maker.put), so that whoever publishes a file twice, or again
 // after a crash, gets the first receipts and adds nothing. Every event says that
 // it was imported (context.capture), which means that its place in the ledger
 // proves nothing about when it was said.
@@ -54,7 +54,7 @@ type format struct {
 	name string
 	// read reads all of in. What it returns as an error ends the import: the reader's
 	// own, the sink's, and ErrFormat.
-	read func(m *Maker, in io.Reader) error
+	read func(m *maker, in io.Reader) error
 }
 
 // formats is the table of formats. One that is added here is read by the command.
@@ -136,15 +136,15 @@ func Read(in io.Reader, cfg Config) (Report, error) {
 	if i < 0 {
 		return Report{}, fmt.Errorf("%q is no format: want one of %s", cfg.Format, strings.Join(Formats(), ", "))
 	}
-	m := &Maker{cfg: cfg, report: Report{
+	m := &maker{cfg: cfg, report: Report{
 		Events: map[string]int64{}, Left: map[string]int64{}, Mended: map[string]int64{}, Bad: map[string]int64{}, Listed: []Fault{},
 	}}
 	err := formats[i].read(m, in)
 	return m.report, err
 }
 
-// Maker makes the events of one file.
-type Maker struct {
+// maker makes the events of one file.
+type maker struct {
 	cfg    Config
 	report Report
 	line   int64
@@ -182,11 +182,11 @@ const (
 	badRow       = "bad_row"
 )
 
-func (m *Maker) mended(kind string)    { m.report.Mended[kind]++ }
-func (m *Maker) left(what string)      { m.report.Left[what]++ }
-func (m *Maker) bad(kind, text string) { m.badAt(m.line, kind, text) }
+func (m *maker) mended(kind string)    { m.report.Mended[kind]++ }
+func (m *maker) left(what string)      { m.report.Left[what]++ }
+func (m *maker) bad(kind, text string) { m.badAt(m.line, kind, text) }
 
-func (m *Maker) badAt(line int64, kind, text string) {
+func (m *maker) badAt(line int64, kind, text string) {
 	m.report.Bad[kind]++
 	if len(m.report.Listed) < maxListed {
 		m.report.Listed = append(m.report.Listed, Fault{line, kind, clip(text, 300)})
@@ -206,12 +206,12 @@ type draft struct {
 }
 
 // at is the current place in the file.
-func (m *Maker) at(part ...string) string {
+func (m *maker) at(part ...string) string {
 	return strings.Join(append([]string{m.cfg.Source, strconv.FormatInt(m.line, 10)}, part...), "\x00")
 }
 
 // unless is the place in the file where there is no time to tell two alike apart.
-func (m *Maker) unless(at *string) string {
+func (m *maker) unless(at *string) string {
 	if at != nil {
 		return ""
 	}
@@ -221,7 +221,7 @@ func (m *Maker) unless(at *string) string {
 // put gives an event its id and hands it on. The id is a hash of all that the event
 // says: the same fact is the same event, whatever file it is read from, and what
 // was told otherwise is another event rather than a conflict.
-func (m *Maker) put(d draft) error {
+func (m *maker) put(d draft) error {
 	typ := d.data.Type()
 	if !m.cfg.May(typ) {
 		m.left(typ)
@@ -257,7 +257,7 @@ func (m *Maker) put(d draft) error {
 }
 
 // send checks an event as the ledger will and hands it on.
-func (m *Maker) send(line int64, typ string, raw []byte) error {
+func (m *maker) send(line int64, typ string, raw []byte) error {
 	if _, fault := schema.Check(raw); fault != nil {
 		m.badAt(line, badEvent, typ+": "+fault.Error())
 		return nil
@@ -267,7 +267,7 @@ func (m *Maker) send(line int64, typ string, raw []byte) error {
 }
 
 // timestamp is a time as the ledger writes it; nil where there is none or it is none.
-func (m *Maker) timestamp(s string) *string {
+func (m *maker) timestamp(s string) *string {
 	if s == "" {
 		m.mended(mendedNoTime)
 		return nil
@@ -286,7 +286,7 @@ func (m *Maker) timestamp(s string) *string {
 }
 
 // id is an identifier as the ledger can hold it; "" stays what it is.
-func (m *Maker) id(s string) string {
+func (m *maker) id(s string) string {
 	if s == "" || isID(s) {
 		return s
 	}
@@ -295,7 +295,7 @@ func (m *Maker) id(s string) string {
 }
 
 // known is id, nil for "".
-func (m *Maker) known(s string) *string {
+func (m *maker) known(s string) *string {
 	if s = m.id(s); s == "" {
 		return nil
 	}
@@ -316,10 +316,10 @@ func isID(s string) bool {
 }
 
 // name is a short name, cut where it is longer than one may be; nil for "".
-func (m *Maker) name(s string) *string { return m.text(s, 256) }
+func (m *maker) name(s string) *string { return m.text(s, 256) }
 
 // text is inline text of at most limit characters; nil for "".
-func (m *Maker) text(s string, limit int) *string {
+func (m *maker) text(s string, limit int) *string {
 	if s == "" {
 		return nil
 	}
@@ -346,7 +346,7 @@ func clip(s string, limit int) string {
 }
 
 // number is a count in a JSON number; nil where it is unknown or no count.
-func (m *Maker) number(v *float64) *int64 {
+func (m *maker) number(v *float64) *int64 {
 	if v == nil {
 		return nil
 	}
@@ -359,7 +359,7 @@ func (m *Maker) number(v *float64) *int64 {
 }
 
 // amount is a number that is not negative; nil where it is unknown or negative.
-func (m *Maker) amount(v *float64) *float64 {
+func (m *maker) amount(v *float64) *float64 {
 	if v != nil && *v < 0 {
 		m.mended(mendedNumber)
 		return nil

@@ -89,7 +89,7 @@ type inspectEvent struct {
 }
 
 type inspect struct {
-	m     *Maker
+	m     *maker
 	in    *bounded
 	eval  inspectEval
 	run   string
@@ -98,7 +98,7 @@ type inspect struct {
 
 // readInspect reads a log as JSON: an object whose head stands before its samples,
 // which are read one after the other.
-func readInspect(m *Maker, in io.Reader) error {
+func readInspect(m *maker, in io.Reader) error {
 	r, ok, err := m.unmarked(in)
 	if !ok || err != nil {
 		return err
@@ -248,7 +248,7 @@ func (s *inspect) sample(v *inspectSample) error {
 }
 
 // optional is a time that need not be there.
-func (m *Maker) optional(s str) *string {
+func (m *maker) optional(s str) *string {
 	if s == "" {
 		return nil
 	}
@@ -288,7 +288,7 @@ func (s *inspect) model(e *inspectEvent, episode string, started *string) error 
 }
 
 // seconds is a number of seconds in milliseconds.
-func (m *Maker) seconds(v num) *float64 {
+func (m *maker) seconds(v num) *float64 {
 	if v.v == nil {
 		return nil
 	}
@@ -297,7 +297,7 @@ func (m *Maker) seconds(v num) *float64 {
 
 // inspectTokens are the tokens of a usage. Whether its input includes what was cached
 // differs by provider, and follows from the total.
-func (m *Maker) inspectTokens(u *inspectUsage) (*events.Tokens, *string) {
+func (m *maker) inspectTokens(u *inspectUsage) (*events.Tokens, *string) {
 	t := &events.Tokens{Input: m.number(u.Input.v), Output: m.number(u.Output.v), Cached: m.number(u.Read.v)}
 	total, written := m.number(u.Total.v), m.number(u.Written.v)
 	if t.Input == nil || t.Output == nil || total == nil {
@@ -393,7 +393,7 @@ func (s *inspect) judged(v *inspectSample, epoch *int64, episode string, at *str
 
 // inspectCost is what the models of a sample used together; nil where they are several
 // and one is not known.
-func (m *Maker) inspectCost(usage map[string]inspectUsage) *events.Cost {
+func (m *maker) inspectCost(usage map[string]inspectUsage) *events.Cost {
 	if len(usage) != 1 {
 		return nil
 	}

@@ -22,7 +22,7 @@ var (
 
 // unmarked is in without its byte order mark; ok is false for UTF-16, of which
 // nothing is read.
-func (m *Maker) unmarked(in io.Reader) (r *bufio.Reader, ok bool, err error) {
+func (m *maker) unmarked(in io.Reader) (r *bufio.Reader, ok bool, err error) {
 	r = bufio.NewReaderSize(in, 64<<10)
 	start, err := r.Peek(len(bom))
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -43,7 +43,7 @@ func (m *Maker) unmarked(in io.Reader) (r *bufio.Reader, ok bool, err error) {
 
 // eachLine decodes every line into a value of its own and calls fn with those that
 // are good.
-func eachLine[T any](m *Maker, in io.Reader, fn func(v *T) error) error {
+func eachLine[T any](m *maker, in io.Reader, fn func(v *T) error) error {
 	return m.rawLines(in, func(line []byte) error {
 		v, ok := decode[T](m, line)
 		if !ok {
@@ -55,7 +55,7 @@ func eachLine[T any](m *Maker, in io.Reader, fn func(v *T) error) error {
 
 // rawLines calls fn with every line that holds anything, without its end, which may be
 // CRLF, and the white space and zero bytes around it.
-func (m *Maker) rawLines(in io.Reader, fn func(line []byte) error) error {
+func (m *maker) rawLines(in io.Reader, fn func(line []byte) error) error {
 	r, ok, err := m.unmarked(in)
 	if !ok || err != nil {
 		return err
@@ -136,7 +136,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 // decode reads one value. What is no Unicode in it is mended.
-func decode[T any](m *Maker, raw []byte) (*T, bool) {
+func decode[T any](m *maker, raw []byte) (*T, bool) {
 	v := new(T)
 	err := json.Unmarshal(raw, v)
 	if err == nil {

@@ -21,9 +21,9 @@ import (
 // answer has a time or a confidence.
 var openRCAColumns = []string{"instruction", "prediction", "groundtruth", "passed", "failed", "score", "row_id", "task_index"}
 
-// RootCause is one root cause, as an answer or the truth names it; "" is a member that
+// rcaCause is one root cause, as an answer or the truth names it; "" is a member that
 // it does not name.
-type RootCause struct{ Time, Component, Reason string }
+type rcaCause struct{ Time, Component, Reason string }
 
 // rcaScorer and rcaRules name the scorer of scores from here. Other rules are another
 // version.
@@ -51,10 +51,10 @@ var rcaTasks = map[string]rcaTask{
 // rcaAnswer finds the root causes in an answer, which is often no JSON.
 var rcaAnswer = regexp.MustCompile(`\{\s*(?:"root cause occurrence datetime":\s*"(.*?)")?,?\s*(?:"root cause component":\s*"(.*?)")?,?\s*(?:"root cause reason":\s*"(.*?)")?\s*\}`)
 
-// ParseRootCauses reads the root causes that an answer names.
-func ParseRootCauses(prediction string) (out []RootCause) {
+// parseRootCauses reads the root causes that an answer names.
+func parseRootCauses(prediction string) (out []rcaCause) {
 	for _, m := range rcaAnswer.FindAllStringSubmatch(prediction, -1) {
-		out = append(out, RootCause{m[1], m[2], m[3]})
+		out = append(out, rcaCause{m[1], m[2], m[3]})
 	}
 	return out
 }
@@ -62,9 +62,9 @@ func ParseRootCauses(prediction string) (out []RootCause) {
 // maxFailures bounds how many failures of one incident are assigned.
 const maxFailures = 12
 
-// ScoreRootCauses counts the criteria of a task and those of them that an answer meets;
+// scoreRootCauses counts the criteria of a task and those of them that an answer meets;
 // ok is false for a task that there is none of, no failure, or too many.
-func ScoreRootCauses(task string, answer, truth []RootCause) (met, criteria int, ok bool) {
+func scoreRootCauses(task string, answer, truth []rcaCause) (met, criteria int, ok bool) {
 	t, ok := rcaTasks[task]
 	if !ok || len(truth) == 0 || len(truth) > maxFailures {
 		return 0, 0, false
@@ -95,7 +95,7 @@ func ScoreRootCauses(task string, answer, truth []RootCause) (met, criteria int,
 	return best[len(best)-1], criteria, true
 }
 
-func (t rcaTask) meets(a, truth RootCause) (n int) {
+func (t rcaTask) meets(a, truth rcaCause) (n int) {
 	if t.component && a.Component == truth.Component {
 		n++
 	}
@@ -120,8 +120,8 @@ type rcaRow struct{ instruction, prediction, groundtruth, passed, failed, score,
 // truth is what really failed. The file tells of one failure whole; of the others it has
 // the criteria alone, as they were passed or failed. Which of the two a criterion was is
 // not looked at: that is what the score says.
-func (r *rcaRow) truth() []RootCause {
-	var first RootCause
+func (r *rcaRow) truth() []rcaCause {
+	var first rcaCause
 	for line := range strings.Lines(r.groundtruth) {
 		switch k, v, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ": "); k {
 		case "datetime":
@@ -132,7 +132,7 @@ func (r *rcaRow) truth() []RootCause {
 			first.Reason = v
 		}
 	}
-	if first == (RootCause{}) {
+	if first == (rcaCause{}) {
 		return nil
 	}
 	task := rcaTasks[r.task]
@@ -164,14 +164,14 @@ func (r *rcaRow) truth() []RootCause {
 		}
 		return values[0] // of several failures a criterion that is the same is told once
 	}
-	out := make([]RootCause, n)
+	out := make([]rcaCause, n)
 	for i := range out {
-		out[i] = RootCause{at(times, i), at(components, i), at(reasons, i)}
+		out[i] = rcaCause{at(times, i), at(components, i), at(reasons, i)}
 	}
 	return out
 }
 
-func readOpenRCA(m *Maker, in io.Reader) error {
+func readOpenRCA(m *maker, in io.Reader) error {
 	r, ok, err := m.unmarked(in)
 	if !ok || err != nil {
 		return err
@@ -228,9 +228,9 @@ func readOpenRCA(m *Maker, in io.Reader) error {
 
 // rootCauses tells of a row: what the agent claims, what the harness got and made of it,
 // and what an operator knows to be true.
-func (m *Maker) rootCauses(r *rcaRow) error {
-	answer, truth := ParseRootCauses(r.prediction), r.truth()
-	met, criteria, ok := ScoreRootCauses(r.task, answer, truth)
+func (m *maker) rootCauses(r *rcaRow) error {
+	answer, truth := parseRootCauses(r.prediction), r.truth()
+	met, criteria, ok := scoreRootCauses(r.task, answer, truth)
 	if !ok {
 		m.bad(badShape, fmt.Sprintf("row %s: no task %q, or no truth", clip(r.id, 20), clip(r.task, 20)))
 		return nil
@@ -285,7 +285,7 @@ func stated(s string) string {
 	return s
 }
 
-func (m *Maker) rcaScore(r *rcaRow, run, caseID string, met, criteria int) *events.ScoreRecorded {
+func (m *maker) rcaScore(r *rcaRow, run, caseID string, met, criteria int) *events.ScoreRecorded {
 	score := float64(met) / float64(criteria)
 	s := &events.ScoreRecorded{
 		RunID: run, CaseID: caseID, Scorer: rcaScorer, ScorerSHA256: hashOf(rcaRules), Outcome: ptr("partial"),
@@ -315,7 +315,7 @@ func (m *Maker) rcaScore(r *rcaRow, run, caseID string, met, criteria int) *even
 }
 
 // run is the source's name as part of an id.
-func (m *Maker) run() string {
+func (m *maker) run() string {
 	name := strings.TrimSuffix(m.cfg.Source, ".csv")
 	if isID(name) && len(name) <= 64 {
 		return name

@@ -16,17 +16,17 @@ import (
 // readOwn reads events of the ledger's own types as JSON lines. What a line lacks of
 // the envelope is added; what it has keeps its bytes, but for context.capture, which
 // says that it was imported.
-func readOwn(m *Maker, in io.Reader) error {
+func readOwn(m *maker, in io.Reader) error {
 	return m.rawLines(in, m.own)
 }
 
-func (m *Maker) own(line []byte) error {
-	maker := events.Maker{
+func (m *maker) own(line []byte) error {
+	fill := events.Maker{
 		Source: "urn:assay:import:" + m.cfg.Format,
 		Now:    func() time.Time { return time.Unix(0, 0) },
 		NewID:  func() (uuid.UUID, error) { return events.DerivedID("import", m.cfg.Format, m.at(), string(line)), nil },
 	}
-	raw, err := maker.Fill(line)
+	raw, err := fill.Fill(line)
 	if err == nil {
 		raw, err = asImport(raw)
 	}
