@@ -39,8 +39,11 @@ const (
 	MaxDocument = 64 << 20
 )
 
-// maxListed is how many bad lines a report lists; all are counted.
-const maxListed = 100
+// What a report holds at most; all is counted.
+const (
+	maxListed = 100 // bad lines
+	maxLeft   = 100 // kinds of what was left out; the others are one
+)
 
 // unknownTime is the envelope's time where the source has none: an envelope has to
 // have one, and it has to be the same at the next import.
@@ -148,7 +151,7 @@ type maker struct {
 	cfg    Config
 	report Report
 	line   int64
-	last   time.Time // the latest time that a line had
+	last   time.Time // of the line before
 }
 
 // Kinds of repairs.
@@ -183,8 +186,17 @@ const (
 )
 
 func (m *maker) mended(kind string)    { m.report.Mended[kind]++ }
-func (m *maker) left(what string)      { m.report.Left[what]++ }
 func (m *maker) bad(kind, text string) { m.badAt(m.line, kind, text) }
+
+// left counts what no event is made of. Its name is often the file's own word, of which
+// only so many are told apart.
+func (m *maker) left(what string) {
+	what = clip(what, 64)
+	if _, known := m.report.Left[what]; !known && len(m.report.Left) >= maxLeft {
+		what = "other"
+	}
+	m.report.Left[what]++
+}
 
 func (m *maker) badAt(line int64, kind, text string) {
 	m.report.Bad[kind]++

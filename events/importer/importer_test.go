@@ -286,6 +286,24 @@ func TestLongContentStaysOut(t *testing.T) {
 	}
 }
 
+// TestReportIsBounded: a report does not grow with the words of a file.
+func TestReportIsBounded(t *testing.T) {
+	var in strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&in, `{"type":"kind-%d-%s"}`+"\nno JSON\n", i, strings.Repeat("z", 500))
+	}
+	r := read(t, "claude-code", schema.RoleDispatcher, strings.NewReader(in.String()))
+	check(t, "kinds left", len(r.Left), maxLeft+1)
+	check(t, "others", r.Left["other"], 1000-maxLeft)
+	check(t, "bad", r.Bad, map[string]int64{badJSON: 1000})
+	check(t, "listed", len(r.Listed), maxListed)
+	for k := range r.Left {
+		if len(k) > 64 {
+			t.Errorf("%d characters: %s", len(k), k)
+		}
+	}
+}
+
 // TestIDs: an id that the ledger cannot hold becomes its hash, so that a result still
 // finds its call.
 func TestIDs(t *testing.T) {
