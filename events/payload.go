@@ -301,7 +301,7 @@ type ToolCalled struct {
 	ToolCallID      string         `json:"tool_call_id"`
 	Tool            string         `json:"tool"`
 	Target          *string        `json:"target,omitzero"`
-	Status          string         `json:"status"` // ok, failed, denied, timeout
+	Status          string         `json:"status"` // ok, failed, denied, timeout, unknown where nobody saw its end
 	StartedAt       *string        `json:"started_at,omitzero"`
 	EndedAt         *string        `json:"ended_at,omitzero"`
 	ArgsHash        *string        `json:"args_hash,omitzero"`

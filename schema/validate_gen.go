@@ -312,7 +312,7 @@ var (
 	words53  = []string{"temporal_only", "confounded", "above_base_rate", "controlled"}
 	words54  = []string{"windows", "confirmed", "episodes"}
 	words55  = []string{"kind"}
-	words56  = []string{"ok", "failed", "denied", "timeout"}
+	words56  = []string{"ok", "failed", "denied", "timeout", "unknown"}
 	words57  = []string{"refs", "digest", "summary"}
 	words58  = []string{"case_id", "code"}
 	words59  = []string{"none", "known", "knowable", "window_open"}

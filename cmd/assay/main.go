@@ -20,6 +20,7 @@ import (
 	"assay/cmd/internal/hooks"
 	"assay/cmd/internal/node"
 	"assay/events/hook"
+	"assay/events/importer"
 	"assay/internal/principal"
 	"assay/projector/metric"
 	"assay/projector/view"
@@ -70,6 +71,7 @@ type cli struct {
 	Emit        emitCmd        `cmd:"" help:"Publish events from stdin, one JSON object a line, and print their receipts."`
 	Hook        hookCmd        `cmd:"" help:"Record an agent's tool calls from her client's hooks; install them; hold transcripts against the ledger."`
 	MCP         mcpCmd         `cmd:"" name:"mcp" help:"Serve an agent the recording of claims, predictions and revisions over MCP, on stdin and stdout."`
+	Import      importCmd      `cmd:"" help:"Import what other programs wrote down: transcripts, evaluation logs, answers with their scores."`
 	Status      statusCmd      `cmd:"" help:"Say what the running services do."`
 	Doctor      doctorCmd      `cmd:"" help:"Examine the installation: broker, permissions, files, clock, disk, services; say what to do."`
 	Schema      schemaCmd      `cmd:"" help:"List and show event types."`
@@ -168,7 +170,7 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 		kong.Name("assay"),
 		kong.Description("The tamper-evident record of what an agent claimed, and of what then happened."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"version": software(), "kinds": strings.Join(view.Kinds(), ", "), "sets": strings.Join(metric.Sets(), ",")},
+		kong.Vars{"version": software(), "kinds": strings.Join(view.Kinds(), ", "), "sets": strings.Join(metric.Sets(), ","), "formats": strings.Join(importer.Formats(), ", ")},
 		kong.Exit(exit),
 		kong.UsageOnError(),
 	)

@@ -67,6 +67,10 @@ func TestContent(t *testing.T) {
 			if err != nil || again == name {
 				t.Errorf("put again: %s, %v; the same content must have another name", again, err)
 			}
+			salt := bytes.Repeat([]byte{7}, 32)
+			if salted, _, err := s.PutContent(strings.NewReader(content), bytes.NewReader(salt)); err != nil || salted != ContentName([]byte(content), salt) {
+				t.Errorf("put with a known salt: %s, %v; ContentName says %s", salted, err, ContentName([]byte(content), salt))
+			}
 			var got bytes.Buffer
 			if err := s.Content(name, &got); err != nil || got.String() != content {
 				t.Errorf("content: %d bytes, %v", got.Len(), err)

@@ -45,6 +45,16 @@ func (s *Store) PutContent(content, random io.Reader) (name string, size int64, 
 	return name, size, nil
 }
 
+// ContentName is the name that PutContent gives content whose salt, the first bytes of
+// its random, is salt.
+func ContentName(content, salt []byte) string {
+	h := sha256.New()
+	h.Write([]byte(magic))
+	h.Write(salt[:saltSize])
+	h.Write(content)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // install gives a synced file its name.
 func (s *Store) install(temp, name string) error {
 	if err := s.room(name); err != nil {

@@ -26,6 +26,7 @@ var rooms = map[string][]string{
 	"events/hook":         {"events"},
 	"events/drop":         {"internal"},
 	"events/mcp":          {"events", "events/publish", "schema"},
+	"events/importer":     {"events", "schema"},
 	"ledger":              {"schema"},
 	"ledger/stream":       {"ledger"},
 	"ledger/broker":       {"ledger", "internal"},

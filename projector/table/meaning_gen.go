@@ -275,7 +275,7 @@ var meanings = map[string]string{
 	"view.EpisodeReport.Witness":                     "dispatcher or harness itself, hook, otlp, imported",
 	"view.EpisodeUsage.Background":                   "outside of any turn",
 	"view.EpisodeUsage.ChargedNanoUSD":               "as it was reported",
-	"view.EpisodeUsage.Failed":                       "of a status other than ok; they count like all others",
+	"view.EpisodeUsage.Failed":                       "of a known status other than ok; they count like all others",
 	"view.EpisodeUsage.PricedNanoUSD":                "tokens at the price of their date",
 	"view.Erasure.Repeats":                           "further records; without effect",
 	"view.EvidenceUse.ContentSeq":                    "content_seq is the first record before the citing one that delivered this content; NULL where none did, or none is pinned",

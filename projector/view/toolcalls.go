@@ -95,8 +95,9 @@ type Call struct {
 
 // Statuses of a call.
 const (
-	callOK     = "ok"
-	callDenied = "denied" // the dispatcher did not let it run
+	callOK      = "ok"
+	callDenied  = "denied"  // the dispatcher did not let it run
+	callUnknown = "unknown" // nobody saw its end
 )
 
 // charge is a call that was a message's when it had its best record so far. It is

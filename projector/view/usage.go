@@ -343,7 +343,7 @@ type EpisodeUsage struct {
 	SelfReported   int64  `json:"self_reported"`
 	Inconsistent   int64  `json:"inconsistent"`
 	Background     int64  `json:"background"` // outside of any turn
-	Failed         int64  `json:"failed"`     // of a status other than ok; they count like all others
+	Failed         int64  `json:"failed"`     // of a known status other than ok; they count like all others
 	InputTokens    Sum    `json:"input_tokens"`
 	CachedTokens   Sum    `json:"cached_tokens"`
 	UncachedTokens Sum    `json:"uncached_tokens"`
@@ -390,7 +390,7 @@ func (e *EpisodeUsage) add(u *Spent, priced *int64) {
 	count(&e.SelfReported, u.SelfReported)
 	count(&e.Inconsistent, u.Usage.Inconsistent)
 	count(&e.Background, u.Background != nil && *u.Background)
-	count(&e.Failed, u.Status != nil && *u.Status != callOK)
+	count(&e.Failed, u.Status != nil && *u.Status != callOK && *u.Status != callUnknown)
 	e.InputTokens.Add(u.Usage.InputTokens)
 	e.CachedTokens.Add(u.Usage.CachedTokens)
 	e.UncachedTokens.Add(u.Usage.UncachedTokens)
