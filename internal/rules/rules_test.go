@@ -21,7 +21,8 @@ var rooms = map[string][]string{
 	"schema/internal/gen": {"schema"},
 	"events":              {"schema"},
 	"events/publish":      {"schema", "internal"},
-	"events/gateway":      {"events", "events/publish", "schema", "internal"},
+	"events/gateway":      {"events", "events/genai", "events/publish", "schema", "internal", "internal/otlp"},
+	"events/genai":        {"events", "schema"},
 	"events/watch":        {"events", "events/publish", "internal"},
 	"ledger":              {"schema"},
 	"ledger/stream":       {"ledger"},
@@ -39,8 +40,9 @@ var rooms = map[string][]string{
 	"projector/table":     {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
 	"resolver/criterion":  {"ledger", "schema", "internal/stats"},
-	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},
+	"resolver/telemetry":  {"resolver/criterion", "ledger/stream", "internal/otlp"},
 	"internal":            {"ledger"},
+	"internal/otlp":       {},
 	"internal/stats":      {},
 	"internal/tms":        {},
 	"cmd":                 {"*"},
@@ -64,6 +66,7 @@ var libraries = map[string][]string{
 	"gonum.org/v1/gonum":             {"internal/stats", "bench"},
 	"github.com/prometheus":          {"cmd/internal/metrics", "resolver/telemetry"},
 	"github.com/parquet-go":          {"projector/table/files"},
+	"go.opentelemetry.io/collector":  {"events/genai", "events/gateway", "resolver/telemetry"},
 	"modernc.org/sqlite":             {"projector/table/files", "events/watch"}, // written for analysts; an agent's store, read alone
 	"encoding/json":                  {"ledger/broker"},                         // the door reads a CONNECT as the server does
 }
