@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/events/publish"
+	"assay/internal/otlp"
 	"assay/schema"
 )
 
@@ -57,7 +58,7 @@ func shapeOf(h http.Header) (shape, *problem) {
 	if h.Get(attributePrefix+"Specversion") != "" {
 		return binary, nil
 	}
-	return 0, refuse(http.StatusUnsupportedMediaType, "unsupported_media_type",
+	return 0, refuse(http.StatusUnsupportedMediaType, codeMediaType,
 		"want Content-Type %s, %s or %s, or ce-* headers for the binary mode", oneType, batchType, linesType)
 }
 
@@ -77,11 +78,14 @@ func readBody(r io.Reader, max int, b *budget) (body []byte, release func(), p *
 		}
 		n, err := r.Read(body[len(body):held])
 		body = body[:len(body)+n]
+		_, over := errors.AsType[*http.MaxBytesError](err)
 		switch {
-		case len(body) > max:
+		case len(body) > max, over:
 			return nil, release, tooLarge(max)
 		case errors.Is(err, io.EOF):
 			return body, release, nil
+		case otlp.IsCorrupt(err):
+			return nil, release, corrupt()
 		case err != nil:
 			return nil, release, refuse(http.StatusRequestTimeout, "incomplete_body", "the body did not arrive in whole or in time")
 		}

@@ -4,6 +4,7 @@
 package otlp
 
 import (
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -60,8 +61,12 @@ func CodecOf(h http.Header) (Codec, error) {
 	return Codec{JSON, true}, fmt.Errorf("%w: want a Content-Type of %s or %s", ErrMediaType, Protobuf, JSON)
 }
 
-// Unmarshal decodes a body.
-func (c Codec) Unmarshal(body []byte, into Message) error {
+// Unmarshal decodes the body of a signal's request. ErrTooMany says that it would
+// take much more memory than the body has bytes.
+func (c Codec) Unmarshal(s Signal, body []byte, into Message) error {
+	if err := c.weigh(s, body); err != nil {
+		return err
+	}
 	if !c.isJSON {
 		return into.UnmarshalProto(body)
 	}
@@ -91,6 +96,12 @@ func (c Codec) Status(message string) []byte {
 		return nil
 	}
 	return body
+}
+
+// IsCorrupt says whether reading an unpacked body failed for what is in it.
+func IsCorrupt(err error) bool {
+	var flawed flate.CorruptInputError
+	return errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &flawed)
 }
 
 // Unpack undoes the request's Content-Encoding, gzip or none; any other is
