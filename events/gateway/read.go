@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"assay/events"
 	"assay/events/publish"
 	"assay/internal/otlp"
 	"assay/schema"
@@ -55,7 +56,7 @@ func shapeOf(h http.Header) (shape, *problem) {
 			return lines, nil
 		}
 	}
-	if h.Get(attributePrefix+"Specversion") != "" {
+	if events.IsBinary(h) {
 		return binary, nil
 	}
 	return 0, refuse(http.StatusUnsupportedMediaType, codeMediaType,
@@ -105,9 +106,9 @@ func split(s shape, h http.Header, body []byte) ([][]byte, *problem) {
 	case lines:
 		return splitLines(body)
 	case binary:
-		event, refused := fromBinary(h, body)
-		if refused != nil {
-			return nil, &problem{status: http.StatusBadRequest, refusal: *refused}
+		event, fault := events.FromBinary(h, body)
+		if fault != nil {
+			return nil, &problem{http.StatusBadRequest, publish.Refusal{Code: string(fault.Code), Pointer: fault.Pointer, Message: fault.Message}}
 		}
 		body = event
 	}
@@ -193,4 +194,13 @@ func refuseFor(status int, after float64, code, format string, args ...any) *pro
 	p := refuse(status, code, format, args...)
 	p.refusal.RetryAfter = &after
 	return p
+}
+
+// compact is the event as the ledger wants it; what is no JSON stays as it is,
+// for the ledger to refuse and record.
+func compact(event []byte) []byte {
+	if c, err := schema.Compact(event); err == nil {
+		return c
+	}
+	return event
 }

@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	codeBadHeader   = "bad_header"
 	codeForbidden   = "forbidden"
 	codeSpoolFull   = "spool_full"
 	codeRateLimited = "rate_limited"
