@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -176,5 +178,104 @@ func TestLogsToLedger(t *testing.T) {
 	h.until("the call is in the ledger", func() bool { return len(h.recorded("tool.called")) > 0 })
 	if calls := h.recorded("tool.called"); len(calls) != 1 || find(calls[0], "tool_call_id") != "toolu_1" || find(calls[0], "episodeid") != "s1" {
 		t.Errorf("%v", calls)
+	}
+	t.Run("deployed", func(t *testing.T) { deployed(t, h) })
+}
+
+// deployed: the wiring that deploy/otel shows reaches the gateway, read as its
+// programs read it.
+func deployed(t *testing.T, h *house) {
+	const dir = "../../deploy/otel/"
+	fill := strings.NewReplacer("127.0.0.1:7070", h.gateway, "TOKEN", tokens["dispatcher/main"])
+	file := func(name string) string {
+		raw, err := os.ReadFile(dir + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fill.Replace(string(raw))
+	}
+	var settings struct {
+		Env map[string]string `json:"env"`
+	}
+	if err := json.Unmarshal([]byte(file("claude-code.settings.json")), &settings); err != nil {
+		t.Fatal(err)
+	}
+	if settings.Env["CLAUDE_CODE_ENABLE_TELEMETRY"] != "1" || settings.Env["OTEL_LOGS_EXPORTER"] != "otlp" {
+		t.Errorf("%v", settings.Env)
+	}
+	agent := map[string]string{}
+	for line := range strings.Lines(file("agent.env")) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+			agent[name] = value
+		}
+	}
+	for name, env := range map[string]map[string]string{"claude-code": settings.Env, "agent": agent} {
+		t.Run(name, func(t *testing.T) {
+			for name, value := range env {
+				t.Setenv(name, value)
+			}
+			exporter, err := otlptracehttp.New(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := exporter.ExportSpans(t.Context(), tool(t)); err != nil {
+				t.Error(err)
+			}
+			records, err := otlploghttp.New(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			send(t, records, "toolu_"+name)
+		})
+	}
+	codex := regexp.MustCompile(`exporter = \{ otlp-http = \{ endpoint = "([^"]+)", protocol = "binary", headers = \{ "Authorization" = "([^"]+)" \} \} \}`).FindStringSubmatch(file("codex.toml"))
+	if codex == nil {
+		t.Fatal("codex.toml has no exporter")
+	}
+	records, err := otlploghttp.New(t.Context(), otlploghttp.WithEndpointURL(codex[1]), otlploghttp.WithHeaders(map[string]string{"Authorization": codex[2]}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, records, "toolu_codex")
+	for _, call := range []string{"toolu_claude-code", "toolu_agent", "toolu_codex"} {
+		h.until(call+" is in the ledger", func() bool { return strings.Contains(fmt.Sprint(h.recorded("tool.called")), call) })
+	}
+}
+
+// tool is a span of a tool call.
+func tool(t *testing.T) []sdktrace.ReadOnlySpan {
+	t.Helper()
+	for _, s := range work(t) {
+		if s.Name() == "execute_tool restart" {
+			return []sdktrace.ReadOnlySpan{s}
+		}
+	}
+	t.Fatal("no tool call")
+	return nil
+}
+
+// send exports a tool's result as Claude Code does, and waits for the answer.
+func send(t *testing.T, exporter sdklog.Exporter, callID string) {
+	t.Helper()
+	failed := make(chan error, 1)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		select {
+		case failed <- err:
+		default:
+		}
+	}))
+	provider := sdklog.NewLoggerProvider(sdklog.WithProcessor(sdklog.NewSimpleProcessor(exporter)))
+	var r log.Record
+	r.SetTimestamp(time.Now())
+	r.SetBody(attribute.StringValue("claude_code.tool_result"))
+	r.AddAttributes(attribute.String("event.name", "tool_result"), attribute.String("tool_name", "Bash"), attribute.String("tool_use_id", callID), attribute.String("success", "true"))
+	provider.Logger("x").Emit(t.Context(), r)
+	if err := errors.Join(provider.ForceFlush(t.Context()), provider.Shutdown(t.Context())); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-failed:
+		t.Error(err)
+	default:
 	}
 }
