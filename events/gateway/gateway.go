@@ -7,6 +7,8 @@
 //
 //	POST /v1/events   one CloudEvent, a JSON batch, JSON Lines, or binary mode;
 //	                  the answers are the intake's, one an event, in order
+//	POST /v1/traces   OTLP over HTTP: what spans and log records say of tools and
+//	POST /v1/logs     models becomes events (package genai)
 //	PUT  /v1/blobs    content that events name by dataref: {"ref":…,"size":…}
 //	GET  /healthz     whether the gateway answers
 //
@@ -104,6 +106,7 @@ type account struct {
 	bucket    *bucket
 	memory    budget
 	uploads   chan struct{} // one blob at a time
+	decoding  sync.Mutex    // of one export request at a time
 }
 
 type bearer struct {

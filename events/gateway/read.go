@@ -10,7 +10,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"assay/events"
 	"assay/events/publish"
+	"assay/internal/otlp"
 	"assay/schema"
 )
 
@@ -54,10 +56,10 @@ func shapeOf(h http.Header) (shape, *problem) {
 			return lines, nil
 		}
 	}
-	if h.Get(attributePrefix+"Specversion") != "" {
+	if events.IsBinary(h) {
 		return binary, nil
 	}
-	return 0, refuse(http.StatusUnsupportedMediaType, "unsupported_media_type",
+	return 0, refuse(http.StatusUnsupportedMediaType, codeMediaType,
 		"want Content-Type %s, %s or %s, or ce-* headers for the binary mode", oneType, batchType, linesType)
 }
 
@@ -77,11 +79,14 @@ func readBody(r io.Reader, max int, b *budget) (body []byte, release func(), p *
 		}
 		n, err := r.Read(body[len(body):held])
 		body = body[:len(body)+n]
+		_, over := errors.AsType[*http.MaxBytesError](err)
 		switch {
-		case len(body) > max:
+		case len(body) > max, over:
 			return nil, release, tooLarge(max)
 		case errors.Is(err, io.EOF):
 			return body, release, nil
+		case otlp.IsCorrupt(err):
+			return nil, release, corrupt()
 		case err != nil:
 			return nil, release, refuse(http.StatusRequestTimeout, "incomplete_body", "the body did not arrive in whole or in time")
 		}
@@ -101,9 +106,9 @@ func split(s shape, h http.Header, body []byte) ([][]byte, *problem) {
 	case lines:
 		return splitLines(body)
 	case binary:
-		event, refused := fromBinary(h, body)
-		if refused != nil {
-			return nil, &problem{status: http.StatusBadRequest, refusal: *refused}
+		event, fault := events.FromBinary(h, body)
+		if fault != nil {
+			return nil, &problem{http.StatusBadRequest, publish.Refusal{Code: string(fault.Code), Pointer: fault.Pointer, Message: fault.Message}}
 		}
 		body = event
 	}
@@ -189,4 +194,13 @@ func refuseFor(status int, after float64, code, format string, args ...any) *pro
 	p := refuse(status, code, format, args...)
 	p.refusal.RetryAfter = &after
 	return p
+}
+
+// compact is the event as the ledger wants it; what is no JSON stays as it is,
+// for the ledger to refuse and record.
+func compact(event []byte) []byte {
+	if c, err := schema.Compact(event); err == nil {
+		return c
+	}
+	return event
 }

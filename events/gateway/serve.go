@@ -15,16 +15,18 @@ import (
 
 	"assay/events/publish"
 	"assay/internal/blob"
+	"assay/internal/otlp"
 	"assay/schema"
 )
 
 const (
-	codeBadHeader   = "bad_header"
 	codeForbidden   = "forbidden"
 	codeSpoolFull   = "spool_full"
 	codeRateLimited = "rate_limited"
 	codeUnavailable = "unavailable"
 	codeNoBlobStore = "no_blob_store"
+	codeMediaType   = "unsupported_media_type"
+	codeBadBody     = "bad_body"
 	// fullAfter is when to ask again after a full spool, in seconds.
 	fullAfter = 5
 	// drain is how much of a body that is too large is read all the same.
@@ -33,17 +35,24 @@ const (
 
 func (g *Gateway) routes(who whoami) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/events", g.as(who, g.events))
-	mux.HandleFunc("PUT /v1/blobs", g.as(who, g.blob))
+	mux.HandleFunc("POST /v1/events", g.as(who, refuseJSON, g.events))
+	mux.HandleFunc("PUT /v1/blobs", g.as(who, refuseJSON, g.blob))
+	mux.HandleFunc("POST "+otlp.Traces, g.as(who, refuseOTLP, g.otlp(tracesExport)))
+	mux.HandleFunc("POST "+otlp.Logs, g.as(who, refuseOTLP, g.otlp(logsExport)))
+	mux.HandleFunc("POST "+otlp.Metrics, g.as(who, refuseOTLP, metricsElsewhere))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, jsonType, []byte(`{"ok":true}`+"\n"))
 	})
 	return mux
 }
 
+// handler serves a caller, or says why it does not.
+type handler func(http.ResponseWriter, *http.Request, *account) *problem
+
 // as finds the caller before anything else is read, and has one token of its
-// rate for each request.
-func (g *Gateway) as(who whoami, fn func(http.ResponseWriter, *http.Request, *account) *problem) http.HandlerFunc {
+// rate for each request. A problem is written by say, in the words of the route's
+// protocol.
+func (g *Gateway) as(who whoami, say func(http.ResponseWriter, *http.Request, *problem), fn handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		g.mu.Lock()
 		g.stats.Requests++
@@ -72,8 +81,12 @@ func (g *Gateway) as(who whoami, fn func(http.ResponseWriter, *http.Request, *ac
 			w.Header().Set("WWW-Authenticate", "Bearer")
 		}
 		setRetryAfter(w, p.refusal.RetryAfter)
-		write(w, p.status, jsonType, append(encode(publish.Answer{Refusal: &p.refusal}, nil), '\n'))
+		say(w, r, p)
 	}
+}
+
+func refuseJSON(w http.ResponseWriter, _ *http.Request, p *problem) {
+	write(w, p.status, jsonType, append(encode(publish.Answer{Refusal: &p.refusal}, nil), '\n'))
 }
 
 func (a *account) owes(wait time.Duration, paid bool) *problem {
@@ -161,14 +174,12 @@ func (g *Gateway) undelivered(answers []publish.Answer, err error) *problem {
 	return p
 }
 
-// answer writes one answer an event.
-func (g *Gateway) answer(w http.ResponseWriter, s shape, events [][]byte, answers []publish.Answer) {
-	parts := make([][]byte, len(answers))
-	status := http.StatusOK
-	var retry *float64
+// tally counts the answers. retry is when to send again, in seconds, if the
+// ledger may yet take one of the events.
+func (g *Gateway) tally(answers []publish.Answer) (spooled bool, retry *float64) {
 	g.mu.Lock()
-	for i, a := range answers {
-		parts[i] = encode(a, events[i])
+	defer g.mu.Unlock()
+	for _, a := range answers {
 		switch {
 		case a.Refusal != nil:
 			g.stats.Refused[a.Refusal.Code]++
@@ -177,12 +188,25 @@ func (g *Gateway) answer(w http.ResponseWriter, s shape, events [][]byte, answer
 			}
 		case a.Spooled:
 			g.stats.Spooled++
-			status = http.StatusAccepted
+			spooled = true
 		default:
 			g.stats.Taken++
 		}
 	}
-	g.mu.Unlock()
+	return spooled, retry
+}
+
+// answer writes one answer an event.
+func (g *Gateway) answer(w http.ResponseWriter, s shape, events [][]byte, answers []publish.Answer) {
+	parts := make([][]byte, len(answers))
+	for i, a := range answers {
+		parts[i] = encode(a, events[i])
+	}
+	spooled, retry := g.tally(answers)
+	status := http.StatusOK
+	if spooled {
+		status = http.StatusAccepted
+	}
 	setRetryAfter(w, retry)
 	switch s {
 	case array:

@@ -21,7 +21,8 @@ var rooms = map[string][]string{
 	"schema/internal/gen": {"schema"},
 	"events":              {"schema"},
 	"events/publish":      {"schema", "internal"},
-	"events/gateway":      {"events", "events/publish", "schema", "internal"},
+	"events/gateway":      {"events", "events/genai", "events/publish", "schema", "internal", "internal/otlp"},
+	"events/genai":        {"events", "schema"},
 	"events/watch":        {"events", "events/publish", "internal"},
 	"events/hook":         {"events"},
 	"events/drop":         {"internal"},
@@ -43,8 +44,9 @@ var rooms = map[string][]string{
 	"projector/table":     {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},
 	"resolver/criterion":  {"ledger", "schema", "internal/stats"},
-	"resolver/telemetry":  {"resolver/criterion", "ledger/stream"},
+	"resolver/telemetry":  {"resolver/criterion", "ledger/stream", "internal/otlp"},
 	"internal":            {"ledger"},
+	"internal/otlp":       {},
 	"internal/stats":      {},
 	"internal/tms":        {},
 	"cmd":                 {"*"},
@@ -71,6 +73,7 @@ var libraries = map[string][]string{
 	"github.com/modelcontextprotocol": {"events/mcp"},
 	"modernc.org/sqlite":              {"projector/table/files", "events/watch"}, // written for analysts; an agent's store, read alone
 	"encoding/json":                   {"ledger/broker"},                         // the door reads a CONNECT as the server does
+	"go.opentelemetry.io/collector":   {"events/genai", "events/gateway", "resolver/telemetry"},
 }
 
 type pkg struct {

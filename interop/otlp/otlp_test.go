@@ -24,11 +24,13 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 )
 
-// house is an installation that runs, with the application as a source.
+// house is an installation that runs, with the application as a source, and with a
+// gateway.
 type house struct {
 	t        *testing.T
 	bin, dir string
-	listen   string
+	listen   string // of the source
+	gateway  string
 }
 
 func (h *house) assay(stdin string, args ...string) []byte {
@@ -60,19 +62,46 @@ func newHouse(t *testing.T) *house {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build assay: %v\n%s", err, out)
 	}
+	h.listen, h.gateway = freeAddress(t), freeAddress(t)
+	h.assay("", "init", "--offline-dir", t.TempDir())
+	h.assay("", "principal", "add", "sensor/app")
+	h.register()
+	h.admit()
+	h.up()
+	return h
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.listen = free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
+	defer free.Close()
+	return free.Addr().String()
+}
+
+// tokens of the gateway's callers, by principal.
+var tokens = map[string]string{
+	"dispatcher/main": "dispatcher-0123456789abcdef01234567",
+	"agent/piper":     "agent-0123456789abcdef0123456789abc",
+}
+
+// admit lets the callers in at the gateway.
+func (h *house) admit() {
+	h.t.Helper()
+	var callers []string
+	for principal, token := range tokens {
+		file := "creds/" + strings.Replace(principal, "/", ".", 1) + ".token"
+		if err := os.WriteFile(filepath.Join(h.dir, file), []byte(token+"\n"), 0o600); err != nil {
+			h.t.Fatal(err)
+		}
+		callers = append(callers, fmt.Sprintf(`{"token_file":%q,"principal":%q}`, file, principal))
 	}
-	h.assay("", "init", "--offline-dir", t.TempDir())
-	h.assay("", "principal", "add", "sensor/app")
-	h.register()
-	h.up()
-	return h
+	file := fmt.Sprintf(`{"v":1,"tcp":%q,"callers":[%s]}`, h.gateway, strings.Join(callers, ","))
+	if err := os.WriteFile(filepath.Join(h.dir, "gateway.json"), []byte(file), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 // register adds the application to the registry of the host.
@@ -103,7 +132,7 @@ func (h *house) register() {
 
 func (h *house) up() {
 	h.t.Helper()
-	cmd := exec.Command(h.bin, "--dir", h.dir, "up", "--sources", "--seal", "500ms")
+	cmd := exec.Command(h.bin, "--dir", h.dir, "up", "--sources", "--gateway", "--seal", "500ms")
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {

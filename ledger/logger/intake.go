@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"assay/events"
 	"assay/internal/principal"
 )
 
@@ -125,6 +126,10 @@ func (ln *line) receive(m *nats.Msg) {
 			ln.source.RefuseHeader(m.Data, name, reply)
 			return
 		}
+	}
+	if events.IsBinary(m.Header) {
+		ln.source.SubmitBinary(m.Header, m.Data, reply)
+		return
 	}
 	ln.source.Submit(m.Data, reply)
 }

@@ -344,6 +344,91 @@ func TestHeadersAreRefused(t *testing.T) {
 	}
 }
 
+// TestBinaryMode: an event in CloudEvents' binary content mode is taken like the
+// same event in structured mode, the same event, and what is wrong with its headers
+// is answered and recorded.
+func TestBinaryMode(t *testing.T) {
+	e := newEnv(t)
+	r := e.start()
+	nc := e.Connect("agent.piper")
+	ask := func(header nats.Header, data string) (a answer) {
+		t.Helper()
+		m, err := nc.RequestMsg(&nats.Msg{Subject: "intake.agent.piper", Data: []byte(data), Header: header}, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(m.Data, &a); err != nil {
+			t.Fatalf("%v: %s", err, m.Data)
+		}
+		return a
+	}
+	const id = "0195d3c0-0000-7000-8000-000000000001"
+	header := nats.Header{
+		"ce-specversion": {"1.0"}, "Ce-Id": {id}, "CE-SOURCE": {"urn:b%C3%A9"}, "ce-type": {"gate.chosen"}, "ce-time": {"2026-01-01T00:00:00Z"},
+		"ce-dataschema": {"urn:assay:gate.chosen:1"}, "ce-episodeid": {"e1"}, "content-type": {"application/json; charset=utf-8"},
+	}
+	taken := ask(header, ` { "context": {}, "action": "KNOW" } `)
+	if taken.Leaf == "" {
+		t.Fatalf("%+v", taken.Error)
+	}
+	structured := `{"specversion":"1.0","id":"` + id + `","source":"urn:bé","type":"gate.chosen","time":"2026-01-01T00:00:00Z",` +
+		`"dataschema":"urn:assay:gate.chosen:1","episodeid":"e1","datacontenttype":"application/json","data":{"context":{},"action":"KNOW"}}`
+	for name, h := range map[string]nats.Header{
+		"bare": nil, "by content type": {"Content-Type": {"application/cloudevents+json"}},
+		"attributes beside an event are no event": {"Content-Type": {"application/cloudevents+json; charset=utf-8"}, "ce-specversion": {"1.0"}, "ce-id": {"x"}},
+		"headers of no attribute":                 {"X-Other": {"1"}, "Content-Type": {"application/json"}},
+	} {
+		if again := ask(h, structured); again.Leaf != taken.Leaf {
+			t.Errorf("structured, %s: %+v %+v, want %s", name, again, again.Error, taken.Leaf)
+		}
+	}
+	bad := 0
+	for name, c := range map[string]struct {
+		header     nats.Header
+		data, code string
+	}{
+		"an attribute twice": {nats.Header{"ce-specversion": {"1.0"}, "ce-id": {id}, "Ce-Id": {id}}, `{}`, "bad_header"},
+		"two values":         {nats.Header{"ce-specversion": {"1.0", "1.0"}}, `{}`, "bad_header"},
+		"a long name":        {nats.Header{"ce-specversion": {"1.0"}, "ce-" + strings.Repeat("n", 5000): {"x"}}, `{}`, "bad_header"},
+		"data as attribute":  {nats.Header{"ce-specversion": {"1.0"}, "ce-data": {"{}"}}, `{}`, "bad_header"},
+		"bad escape":         {nats.Header{"ce-specversion": {"1.0"}, "ce-id": {"%zz"}}, `{}`, "bad_header"},
+		"no JSON":            {nats.Header{"ce-specversion": {"1.0"}, "Content-Type": {"application/json"}}, `{},"id":"x"`, "bad_json"},
+		"no attributes":      {nats.Header{"ce-specversion": {"1.0"}, "Content-Type": {"application/json"}}, `{}`, "missing_field"},
+		"not JSON's type":    {nats.Header{"ce-specversion": {"1.0"}, "ce-id": {id}, "ce-type": {"gate.chosen"}, "ce-source": {"x"}, "ce-time": {"2026-01-01T00:00:00Z"}, "ce-dataschema": {"urn:assay:gate.chosen:1"}}, "x", "unknown_field"},
+		"headers of ours":    {nats.Header{"ce-specversion": {"1.0"}, "Nats-Msg-Id": {"1"}}, `{}`, "forbidden_header"},
+	} {
+		if a := ask(c.header, c.data); a.code() != c.code || a.Error.RetryAfter != nil {
+			t.Errorf("%s: %+v %+v", name, a, a.Error)
+		}
+		bad++
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	recorded := int64(0)
+	for _, b := range e.bodies() {
+		rec, err := ledger.ParseRecord(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev, err := events.Decode(rec.Event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch p := ev.Data.(type) {
+		case *events.IntakeRejected:
+			recorded += p.Count
+		case *events.GateChosen:
+			if string(rec.Event) != structured {
+				t.Errorf("recorded %s", rec.Event)
+			}
+		}
+	}
+	if recorded != int64(bad) {
+		t.Errorf("%d of %d refusals are in the ledger", recorded, bad)
+	}
+}
+
 func TestEventsWithoutReplyAreTaken(t *testing.T) {
 	e := newEnv(t)
 	r := e.start()

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"assay/events"
 	"assay/internal/principal"
 	"assay/schema"
 )
@@ -47,7 +48,7 @@ const (
 
 // RejectionCodes lists the codes under which an event is refused for good.
 func RejectionCodes() []schema.Code {
-	return append(schema.Codes(), CodeForbiddenType, CodeForbiddenHeader, CodeConflict)
+	return append(schema.Codes(), CodeForbiddenType, CodeForbiddenHeader, events.CodeBadHeader, CodeConflict)
 }
 
 // refusal is the error that an intake answers.
@@ -233,16 +234,44 @@ func (s *Source) Close() {
 // Submit checks one intake message and queues it. reply gets the answer, once,
 // from another goroutine; nil when the sender wants none. Submit does not wait.
 func (s *Source) Submit(raw []byte, reply func([]byte)) {
-	if (len(raw) == 0 || raw[0] != '[') && s.l.queues.full(s, len(raw)+itemCost) {
-		// Not worth a look: checking what a flood sends would take others' time.
-		r := s.whole(raw, errFull)
-		r.reply = reply
-		s.l.queues.refuse(r, errFull)
+	if (len(raw) == 0 || raw[0] != '[') && s.flooded(raw, reply) {
 		return
 	}
 	r := s.parse(raw)
 	r.reply = reply
 	s.l.queues.add(r)
+}
+
+// SubmitBinary is Submit for a message in CloudEvents' binary content mode, which
+// holds one event.
+func (s *Source) SubmitBinary(header map[string][]string, body []byte, reply func([]byte)) {
+	if s.flooded(body, reply) {
+		return
+	}
+	var r *request
+	raw, fault := events.FromBinary(header, body)
+	if fault == nil {
+		if compact, err := schema.Compact(raw); err == nil {
+			raw = compact
+		}
+		r = newRequest(s, len(raw), s.check(raw))
+	} else {
+		r = s.whole(body, &refusal{Code: fault.Code, Pointer: fault.Pointer, Message: fault.Message})
+	}
+	r.reply = reply
+	s.l.queues.add(r)
+}
+
+// flooded refuses a message that is not worth a look: checking what a flood sends
+// would take others' time.
+func (s *Source) flooded(raw []byte, reply func([]byte)) bool {
+	if !s.l.queues.full(s, len(raw)+itemCost) {
+		return false
+	}
+	r := s.whole(raw, errFull)
+	r.reply = reply
+	s.l.queues.refuse(r, errFull)
+	return true
 }
 
 // RefuseHeader answers a message that carries headers which the intake does

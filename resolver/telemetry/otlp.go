@@ -1,26 +1,21 @@
 package telemetry
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rs/zerolog"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
+	"assay/internal/otlp"
 	"assay/resolver/criterion"
 )
 
@@ -29,12 +24,6 @@ const (
 	MaxOTLPBody = 2 << 20
 
 	otlpRetryAfter = time.Second
-
-	otlpMetrics = "/v1/metrics"
-	otlpLogs    = "/v1/logs"
-
-	protobufType = "application/x-protobuf"
-	jsonType     = "application/json"
 )
 
 // OTLPConfig is one otlp source.
@@ -89,8 +78,8 @@ func (o *OTLP) Run(ctx context.Context, out Sink) error {
 // same again.
 func (o *OTLP) Handler(out Sink) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(otlpMetrics, o.receive(out, o.metrics))
-	mux.Handle(otlpLogs, o.receive(out, o.logs))
+	mux.Handle(otlp.Metrics, o.receive(out, o.metrics))
+	mux.Handle(otlp.Logs, o.receive(out, o.logs))
 	refuse := func(w http.ResponseWriter, r *http.Request, code int, why string) {
 		c, _ := codecOf(r)
 		o.refuse(w, c, refusal{code: code, cause: errors.New(why)})
@@ -104,38 +93,6 @@ func (o *OTLP) Handler(out Sink) http.Handler {
 	return door(o.cfg.Source, MaxOTLPBody, refuse, mux)
 }
 
-// codec is one of the two encodings.
-type codec struct {
-	contentType string
-	isJSON      bool
-}
-
-// message is a request or an answer in either encoding.
-type message interface {
-	MarshalProto() ([]byte, error)
-	MarshalJSON() ([]byte, error)
-	UnmarshalProto([]byte) error
-	UnmarshalJSON([]byte) error
-}
-
-func (c codec) unmarshal(body []byte, into message) error {
-	if !c.isJSON {
-		return into.UnmarshalProto(body)
-	}
-	// The library stops at the end of the object, whatever follows.
-	if !jsontext.Value(body).IsValid() {
-		return errors.New("not one JSON value in UTF-8 without duplicate names")
-	}
-	return into.UnmarshalJSON(body)
-}
-
-func (c codec) marshal(m message) ([]byte, error) {
-	if c.isJSON {
-		return m.MarshalJSON()
-	}
-	return m.MarshalProto()
-}
-
 // refusal is a status other than 200.
 type refusal struct {
 	code  int
@@ -146,9 +103,9 @@ type refusal struct {
 func (r refusal) Error() string { return r.cause.Error() }
 
 // metrics decodes a request and returns its samples and the answer.
-func (o *OTLP) metrics(c codec, body []byte) (otlpYield, message, error) {
+func (o *OTLP) metrics(c otlp.Codec, body []byte) (otlpYield, otlp.Message, error) {
 	req, resp := pmetricotlp.NewExportRequest(), pmetricotlp.NewExportResponse()
-	if err := c.unmarshal(body, req); err != nil {
+	if err := c.Unmarshal(otlp.MetricsSignal, body, req); err != nil {
 		return otlpYield{}, nil, err
 	}
 	y := o.signals.metricSamples(req.Metrics(), o.cfg.Now())
@@ -159,9 +116,9 @@ func (o *OTLP) metrics(c codec, body []byte) (otlpYield, message, error) {
 	return y, resp, nil
 }
 
-func (o *OTLP) logs(c codec, body []byte) (otlpYield, message, error) {
+func (o *OTLP) logs(c otlp.Codec, body []byte) (otlpYield, otlp.Message, error) {
 	req, resp := plogotlp.NewExportRequest(), plogotlp.NewExportResponse()
-	if err := c.unmarshal(body, req); err != nil {
+	if err := c.Unmarshal(otlp.LogsSignal, body, req); err != nil {
 		return otlpYield{}, nil, err
 	}
 	y := o.signals.logSamples(req.Logs(), o.cfg.Now())
@@ -172,7 +129,7 @@ func (o *OTLP) logs(c codec, body []byte) (otlpYield, message, error) {
 	return y, resp, nil
 }
 
-type take func(codec, []byte) (otlpYield, message, error)
+type take func(otlp.Codec, []byte) (otlpYield, otlp.Message, error)
 
 func (o *OTLP) receive(out Sink, take take) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -186,27 +143,22 @@ func (o *OTLP) receive(out Sink, take take) http.Handler {
 			o.lost(r, err.Error())
 			return
 		}
-		w.Header().Set("Content-Type", c.contentType)
+		w.Header().Set("Content-Type", c.ContentType)
 		_, _ = w.Write(answer) // a sender that is gone sends it again
 	})
 }
 
 // codecOf is that of the request, and JSON beside an error.
-func codecOf(r *http.Request) (codec, error) {
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	switch {
-	case err == nil && kind == protobufType:
-		return codec{contentType: protobufType}, nil
-	case err == nil && kind == jsonType:
-		return codec{contentType: jsonType, isJSON: true}, nil
+func codecOf(r *http.Request) (otlp.Codec, error) {
+	c, err := otlp.CodecOf(r.Header)
+	if err != nil {
+		err = refusal{code: http.StatusUnsupportedMediaType, cause: err}
 	}
-	return codec{contentType: jsonType, isJSON: true}, refusal{
-		code: http.StatusUnsupportedMediaType, cause: fmt.Errorf("want a Content-Type of %s or %s", protobufType, jsonType),
-	}
+	return c, err
 }
 
 // exchange reads, decodes and hands over one request.
-func (o *OTLP) exchange(r *http.Request, c codec, out Sink, take take) ([]byte, error) {
+func (o *OTLP) exchange(r *http.Request, c otlp.Codec, out Sink, take take) ([]byte, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return nil, err
@@ -236,7 +188,7 @@ func (o *OTLP) exchange(r *http.Request, c codec, out Sink, take take) ([]byte, 
 		o.hold.add(held{time: b.Time, beats: []Sample{b}})
 	}
 	o.note(func(st *AdapterStats) { st.Error, st.Doubt = "", o.hold.doubt(now) })
-	return c.marshal(resp)
+	return c.Marshal(resp)
 }
 
 // lost says that a request was not taken.
@@ -249,7 +201,7 @@ func (o *OTLP) lost(r *http.Request, why string) {
 // gap says that log records of the lateness before now may be missing, which
 // only logs are asked for.
 func (o *OTLP) gap(r *http.Request, why string) {
-	if r.URL.Path != otlpLogs || len(o.signals.logs) == 0 {
+	if r.URL.Path != otlp.Logs || len(o.signals.logs) == 0 {
 		return
 	}
 	now := o.cfg.Now().UTC()
@@ -260,17 +212,12 @@ func (o *OTLP) gap(r *http.Request, why string) {
 
 // readBody is bounded before and after decompression.
 func readBody(r *http.Request) ([]byte, error) {
-	var body io.Reader = r.Body // which the door bounds
-	switch encoding := r.Header.Get("Content-Encoding"); encoding {
-	case "", "identity":
-	case "gzip":
-		z, err := gzip.NewReader(body)
-		if err != nil {
-			return nil, bodyRefusal(err)
-		}
-		body = z
-	default:
-		return nil, refusal{code: http.StatusUnsupportedMediaType, cause: fmt.Errorf("Content-Encoding %.40q, want gzip or none", encoding)}
+	body, err := otlp.Unpack(r.Header, r.Body) // which the door bounds
+	if errors.Is(err, otlp.ErrMediaType) {
+		return nil, refusal{code: http.StatusUnsupportedMediaType, cause: err}
+	}
+	if err != nil {
+		return nil, bodyRefusal(err)
 	}
 	raw, err := io.ReadAll(io.LimitReader(body, MaxOTLPBody+1))
 	if err != nil {
@@ -290,7 +237,7 @@ func bodyRefusal(err error) error {
 }
 
 // refuse answers with a google.rpc.Status.
-func (o *OTLP) refuse(w http.ResponseWriter, c codec, err error) {
+func (o *OTLP) refuse(w http.ResponseWriter, c otlp.Codec, err error) {
 	r, ok := errors.AsType[refusal](err)
 	if !ok {
 		r = refusal{code: http.StatusInternalServerError, cause: err}
@@ -307,15 +254,7 @@ func (o *OTLP) refuse(w http.ResponseWriter, c codec, err error) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(otlpRetryAfter/time.Second)))
 	}
 	o.cfg.Log.Warn().Err(r.cause).Str("source", o.cfg.Source.Name).Int("status", r.code).Msg("OTLP request refused")
-	status := &rpcstatus.Status{Message: r.cause.Error()}
-	body, err := proto.Marshal(status)
-	if c.isJSON {
-		body, err = protojson.Marshal(status)
-	}
-	if err != nil { // a message that is no UTF-8
-		body = nil
-	}
-	w.Header().Set("Content-Type", c.contentType)
+	w.Header().Set("Content-Type", c.ContentType)
 	w.WriteHeader(r.code)
-	_, _ = w.Write(body)
+	_, _ = w.Write(c.Status(r.cause.Error()))
 }

@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"assay/internal/answerkeys"
+	"assay/internal/otlp"
 	"assay/resolver/criterion"
 )
 
@@ -80,29 +81,29 @@ func TestOTLPOverHTTP(t *testing.T) {
 		status, samples             int
 		rejected                    int64
 	}{
-		"protobuf":             {"/v1/metrics", protobufType, "", asProto, nil, 200, 1, 0},
+		"protobuf":             {"/v1/metrics", otlp.Protobuf, "", asProto, nil, 200, 1, 0},
 		"JSON":                 {"/v1/metrics", "application/json; charset=utf-8", "", asJSON, nil, 200, 1, 0},
-		"gzip":                 {"/v1/metrics", protobufType, "gzip", gzipped(t, asProto), nil, 200, 1, 0},
-		"gzip and JSON":        {"/v1/metrics", jsonType, "gzip", gzipped(t, asJSON), nil, 200, 1, 0},
-		"identity":             {"/v1/metrics", jsonType, "identity", asJSON, nil, 200, 1, 0},
-		"nothing":              {"/v1/metrics", protobufType, "", nil, nil, 200, 0, 0},
-		"an empty object":      {"/v1/logs", jsonType, "", []byte(`{}`), nil, 200, 0, 0},
-		"partly refused":       {"/v1/metrics", protobufType, "", delta, nil, 200, 0, 1},
-		"no broker":            {"/v1/metrics", protobufType, "", asProto, ErrNotConnected, 503, 0, 0},
-		"no broker for JSON":   {"/v1/metrics", jsonType, "", asJSON, ErrNotConnected, 503, 0, 0},
+		"gzip":                 {"/v1/metrics", otlp.Protobuf, "gzip", gzipped(t, asProto), nil, 200, 1, 0},
+		"gzip and JSON":        {"/v1/metrics", otlp.JSON, "gzip", gzipped(t, asJSON), nil, 200, 1, 0},
+		"identity":             {"/v1/metrics", otlp.JSON, "identity", asJSON, nil, 200, 1, 0},
+		"nothing":              {"/v1/metrics", otlp.Protobuf, "", nil, nil, 200, 0, 0},
+		"an empty object":      {"/v1/logs", otlp.JSON, "", []byte(`{}`), nil, 200, 0, 0},
+		"partly refused":       {"/v1/metrics", otlp.Protobuf, "", delta, nil, 200, 0, 1},
+		"no broker":            {"/v1/metrics", otlp.Protobuf, "", asProto, ErrNotConnected, 503, 0, 0},
+		"no broker for JSON":   {"/v1/metrics", otlp.JSON, "", asJSON, ErrNotConnected, 503, 0, 0},
 		"no type":              {"/v1/metrics", "", "", asProto, nil, 415, 0, 0},
 		"another type":         {"/v1/metrics", "text/plain", "", asProto, nil, 415, 0, 0},
-		"another encoding":     {"/v1/metrics", protobufType, "zstd", asProto, nil, 415, 0, 0},
-		"no protobuf":          {"/v1/metrics", protobufType, "", []byte("x"), nil, 400, 0, 0},
-		"cut off":              {"/v1/metrics", protobufType, "", asProto[:len(asProto)-1], nil, 400, 0, 0},
-		"no JSON":              {"/v1/metrics", jsonType, "", []byte(`{"resourceMetrics":[`), nil, 400, 0, 0},
-		"more after the JSON":  {"/v1/metrics", jsonType, "", append(asJSON[:len(asJSON):len(asJSON)], "{}"...), nil, 400, 0, 0},
-		"JSON of another form": {"/v1/metrics", jsonType, "", []byte(`{"resourceMetrics":7}`), nil, 400, 0, 0},
-		"no gzip":              {"/v1/metrics", protobufType, "gzip", asProto, nil, 400, 0, 0},
-		"half a gzip":          {"/v1/metrics", protobufType, "gzip", gzipped(t, asProto)[:30], nil, 400, 0, 0},
-		"too large":            {"/v1/metrics", protobufType, "", make([]byte, MaxOTLPBody+1), nil, 413, 0, 0},
-		"a bomb":               {"/v1/metrics", protobufType, "gzip", bomb, nil, 413, 0, 0},
-		"traces":               {"/v1/traces", protobufType, "", asProto, nil, 404, 0, 0},
+		"another encoding":     {"/v1/metrics", otlp.Protobuf, "zstd", asProto, nil, 415, 0, 0},
+		"no protobuf":          {"/v1/metrics", otlp.Protobuf, "", []byte("x"), nil, 400, 0, 0},
+		"cut off":              {"/v1/metrics", otlp.Protobuf, "", asProto[:len(asProto)-1], nil, 400, 0, 0},
+		"no JSON":              {"/v1/metrics", otlp.JSON, "", []byte(`{"resourceMetrics":[`), nil, 400, 0, 0},
+		"more after the JSON":  {"/v1/metrics", otlp.JSON, "", append(asJSON[:len(asJSON):len(asJSON)], "{}"...), nil, 400, 0, 0},
+		"JSON of another form": {"/v1/metrics", otlp.JSON, "", []byte(`{"resourceMetrics":7}`), nil, 400, 0, 0},
+		"no gzip":              {"/v1/metrics", otlp.Protobuf, "gzip", asProto, nil, 400, 0, 0},
+		"half a gzip":          {"/v1/metrics", otlp.Protobuf, "gzip", gzipped(t, asProto)[:30], nil, 400, 0, 0},
+		"too large":            {"/v1/metrics", otlp.Protobuf, "", make([]byte, MaxOTLPBody+1), nil, 413, 0, 0},
+		"a bomb":               {"/v1/metrics", otlp.Protobuf, "gzip", bomb, nil, 413, 0, 0},
+		"traces":               {"/v1/traces", otlp.Protobuf, "", asProto, nil, 404, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, out := testOTLP(t, reg), &recorder{err: c.broker}
@@ -129,8 +130,8 @@ func TestOTLPOverHTTP(t *testing.T) {
 			if resp.StatusCode != c.status || len(out.samples) != c.samples {
 				t.Fatalf("status %d with %d samples, want %d with %d: %q", resp.StatusCode, len(out.samples), c.status, c.samples, body)
 			}
-			isJSON := !strings.HasPrefix(c.contentType, protobufType)
-			if got := resp.Header.Get("Content-Type"); (got == jsonType) != isJSON {
+			isJSON := !strings.HasPrefix(c.contentType, otlp.Protobuf)
+			if got := resp.Header.Get("Content-Type"); (got == otlp.JSON) != isJSON {
 				t.Errorf("Content-Type %q", got)
 			}
 			if (resp.Header.Get("Retry-After") != "") != (c.status == 503) {
@@ -192,7 +193,7 @@ func TestOTLPDoor(t *testing.T) {
 		{http.MethodPost, "Bearer secret", "https://example.com", http.StatusForbidden},
 	} {
 		req := httptest.NewRequest(c.method, "/v1/metrics", nil)
-		req.Header.Set("Content-Type", protobufType)
+		req.Header.Set("Content-Type", otlp.Protobuf)
 		for k, v := range map[string]string{"Authorization": c.token, "Origin": c.origin} {
 			if v != "" {
 				req.Header.Set(k, v)
@@ -200,7 +201,7 @@ func TestOTLPDoor(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, req)
-		if w.Code != c.status || w.Header().Get("Content-Type") != protobufType {
+		if w.Code != c.status || w.Header().Get("Content-Type") != otlp.Protobuf {
 			t.Errorf("%+v: %d %q", c, w.Code, w.Body)
 		}
 		if c.status != http.StatusOK {
@@ -227,7 +228,7 @@ func TestOTLPSentAgain(t *testing.T) {
 	h := testOTLP(t, reg).Handler(out)
 	for range 3 {
 		req := httptest.NewRequest(http.MethodPost, "/v1/logs", bytes.NewReader(raw))
-		req.Header.Set("Content-Type", protobufType)
+		req.Header.Set("Content-Type", otlp.Protobuf)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, req)
 		if w.Code != http.StatusOK {
@@ -274,7 +275,7 @@ func TestOTLPNoAbsenceAcrossALoss(t *testing.T) {
 		token             bool // is there
 		status            int
 	}
-	logs := func(a act) act { a.path, a.contentType, a.token = otlpLogs, protobufType, true; return a }
+	logs := func(a act) act { a.path, a.contentType, a.token = otlp.Logs, otlp.Protobuf, true; return a }
 	for _, tc := range []struct {
 		name string
 		act
@@ -286,11 +287,11 @@ func TestOTLPNoAbsenceAcrossALoss(t *testing.T) {
 		{"something else far ahead", logs(act{body: records("start", after(900)), status: 200}), false},
 		{"not decodable", logs(act{body: []byte("x"), status: 400}), true},
 		{"too large", logs(act{body: make([]byte, MaxOTLPBody+1), status: 413}), true},
-		{"another type", act{path: otlpLogs, contentType: "text/plain", token: true, status: 415}, true},
+		{"another type", act{path: otlp.Logs, contentType: "text/plain", token: true, status: 415}, true},
 		{"no broker", logs(act{body: records("crash", after(580)), broker: ErrNotConnected, status: 503}), true},
-		{"the token cannot be read", act{path: otlpLogs, contentType: protobufType, status: 500}, true},
-		{"metrics, not decodable", act{path: otlpMetrics, contentType: protobufType, body: []byte("x"), token: true, status: 400}, false},
-		{"traces", act{path: "/v1/traces", contentType: protobufType, token: true, status: 404}, false},
+		{"the token cannot be read", act{path: otlp.Logs, contentType: otlp.Protobuf, status: 500}, true},
+		{"metrics, not decodable", act{path: otlp.Metrics, contentType: otlp.Protobuf, body: []byte("x"), token: true, status: 400}, false},
+		{"traces", act{path: "/v1/traces", contentType: otlp.Protobuf, token: true, status: 404}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			src, now, out := reg.Source("s"), after(0), &recorder{}
@@ -314,7 +315,7 @@ func TestOTLPNoAbsenceAcrossALoss(t *testing.T) {
 				fill(m.SetEmptyGauge().DataPoints().AppendEmpty(), 1, time.Time{}, now)
 				raw, err := pmetricotlp.NewExportRequestFromMetrics(md).MarshalProto()
 				mustDo(t, err)
-				post(act{path: otlpMetrics, contentType: protobufType, body: raw, status: 200})
+				post(act{path: otlp.Metrics, contentType: otlp.Protobuf, body: raw, status: 200})
 				if sec != 600 {
 					continue
 				}
@@ -369,7 +370,7 @@ func TestOTLPExamples(t *testing.T) {
 		out := &recorder{}
 		o := testOTLP(t, reg)
 		req := httptest.NewRequest(http.MethodPost, c.path, bytes.NewReader(raw))
-		req.Header.Set("Content-Type", jsonType)
+		req.Header.Set("Content-Type", otlp.JSON)
 		w := httptest.NewRecorder()
 		o.Handler(out).ServeHTTP(w, req)
 		if w.Code != http.StatusOK {
@@ -395,7 +396,7 @@ func FuzzOTLP(f *testing.F) {
 		h := testOTLP(t, reg).Handler(out)
 		for _, path := range []string{"/v1/metrics", "/v1/logs"} {
 			req := httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body))
-			req.Header.Set("Content-Type", map[bool]string{true: jsonType, false: protobufType}[isJSON])
+			req.Header.Set("Content-Type", map[bool]string{true: otlp.JSON, false: otlp.Protobuf}[isJSON])
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, req)
 			if w.Code != http.StatusOK && w.Code != http.StatusBadRequest {
@@ -430,7 +431,7 @@ var otlpConformer = conformer{
 		h := o.Handler(out)
 		post := func(body []byte) error {
 			req := httptest.NewRequest(http.MethodPost, "/v1/metrics", bytes.NewReader(body))
-			req.Header.Set("Content-Type", protobufType)
+			req.Header.Set("Content-Type", otlp.Protobuf)
 			rec := httptest.NewRecorder()
 			h.ServeHTTP(rec, req)
 			if rec.Code != http.StatusOK {

@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -22,6 +23,15 @@ receivers:
 - name: assay
   webhook_configs: [{url: 'http://%s/', send_resolved: true}]
 `
+
+// TestDeployedAlertmanager: Alertmanager's own tool takes the configuration that is
+// shipped.
+func TestDeployedAlertmanager(t *testing.T) {
+	tool := mustFind(t, "amtool", "prometheus-alertmanager")
+	if out, err := exec.Command(tool, "check-config", "../../../deploy/prometheus/alertmanager.yml").CombinedOutput(); err != nil {
+		t.Errorf("amtool: %v\n%s", err, out)
+	}
+}
 
 // TestAlertmanager takes an alert of a real Prometheus through a real
 // Alertmanager and the whole path.

@@ -1,0 +1,261 @@
+// Package genai makes events of what OpenTelemetry says of an agent's work:
+// spans of the GenAI semantic conventions and the log records that Claude Code
+// and Codex send. It is pure: the same spans give the same bytes, ids included,
+// so that an exporter's repetition is the ledger's first receipt.
+//
+//	execute_tool                                    tool.called
+//	chat, generate_content, text_completion,
+//	embeddings                                      usage.recorded
+//	invoke_agent without a parent                   episode.recorded
+//	claude_code.tool_result, codex.tool_result      tool.called
+//	claude_code.tool_decision, codex.tool_decision  tool.called, if it was denied
+//	claude_code.api_request, .api_error             usage.recorded
+//	codex.sse_event of response.completed           usage.recorded
+//
+// An episode is the conversation, else the session, else the trace. What a span
+// does not say is null, never zero, and no text that a user or a model wrote is
+// taken over. Nothing here names a principal or a namespace: those are the
+// caller's.
+package genai
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"assay/events"
+	"assay/schema"
+)
+
+// How the events were captured (context.capture).
+const (
+	CaptureOTLP     = "otlp"
+	CaptureImported = "imported"
+)
+
+// Config says for whom events are made.
+type Config struct {
+	// Role is the writer's; events that it may never write are withheld. "" is any.
+	Role schema.Role
+	// Capture is CaptureOTLP or CaptureImported; "" is CaptureOTLP.
+	Capture string
+}
+
+// Event is an event and its bytes, which satisfy the schema.
+type Event struct {
+	*events.Event
+	Raw []byte
+}
+
+// Reading is what spans or log records came to, each of them counted once.
+type Reading struct {
+	Events []Event
+	Passed int64 // items that tell of neither tool, model nor agent
+	// Withheld counts by type the events that the role may not write.
+	Withheld map[string]int64
+	Rejected int64 // items that no event can be made of
+	Why      error // of the first that was rejected
+}
+
+// Notice says in a line what was rejected and withheld; "" is nothing.
+func (r *Reading) Notice() string {
+	var parts []string
+	if r.Why != nil {
+		parts = append(parts, fmt.Sprintf("first rejected: %v", r.Why))
+	}
+	for _, typ := range slices.Sorted(maps.Keys(r.Withheld)) {
+		parts = append(parts, fmt.Sprintf("%d left out: this role may not write %s", r.Withheld[typ], typ))
+	}
+	return strings.ToValidUTF8(strings.Join(parts, "; "), "\ufffd")
+}
+
+// add takes up what one item came to: an event, nothing, or an error.
+func (r *Reading) add(cfg Config, e *events.Event, err error) {
+	if err == nil && e != nil {
+		if cfg.Role != "" && !schema.MayWrite(cfg.Role, e.Type, widest) {
+			if r.Withheld == nil {
+				r.Withheld = map[string]int64{}
+			}
+			r.Withheld[e.Type]++
+			return
+		}
+		var raw []byte
+		if raw, err = encode(e); err == nil {
+			r.Events = append(r.Events, Event{e, raw})
+			return
+		}
+	}
+	if err != nil {
+		r.Rejected++
+		if r.Why == nil {
+			r.Why = err
+		}
+		return
+	}
+	r.Passed++
+}
+
+// widest is the namespace in which a role may write most; the logger knows the
+// one that counts.
+const widest = "sandbox"
+
+func encode(e *events.Event) ([]byte, error) {
+	raw, err := events.Encode(e)
+	if err != nil {
+		return nil, err
+	}
+	if _, fault := schema.Check(raw); fault != nil {
+		return nil, fault
+	}
+	return raw, nil
+}
+
+// Spans reads the spans of an export request.
+func Spans(td ptrace.Traces, cfg Config) Reading {
+	var r Reading
+	for _, rs := range td.ResourceSpans().All() {
+		for _, ss := range rs.ScopeSpans().All() {
+			for _, s := range ss.Spans().All() {
+				e, err := fromSpan(s, rs.Resource().Attributes(), cfg)
+				if err != nil {
+					err = fmt.Errorf("span %s of trace %s: %w", s.SpanID(), s.TraceID(), err)
+				}
+				r.add(cfg, e, err)
+			}
+		}
+	}
+	return r
+}
+
+// Logs reads the log records of an export request.
+func Logs(ld plog.Logs, cfg Config) Reading {
+	var r Reading
+	for _, rl := range ld.ResourceLogs().All() {
+		for _, sl := range rl.ScopeLogs().All() {
+			for i, l := range sl.LogRecords().All() {
+				e, err := fromLog(l, rl.Resource().Attributes(), cfg)
+				if err != nil {
+					err = fmt.Errorf("log record %d of its scope: %w", i+1, err)
+				}
+				r.add(cfg, e, err)
+			}
+		}
+	}
+	return r
+}
+
+// ErrFormat means that a file is no export of OTLP in JSON.
+var ErrFormat = errors.New("not OTLP in JSON")
+
+// Read reads exports in JSON, one after another as the Collector's file exporter
+// writes them, and calls fn with what each came to. Metrics are passed over. It
+// holds one export in memory.
+func Read(in io.Reader, cfg Config, fn func(Reading) error) error {
+	dec := jsontext.NewDecoder(in)
+	for n := 1; ; n++ {
+		raw, err := dec.ReadValue()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%w: export %d: %w", ErrFormat, n, err)
+		}
+		r, err := readExport(raw, cfg)
+		if err != nil {
+			return fmt.Errorf("%w: export %d: %w", ErrFormat, n, err)
+		}
+		if err := fn(r); err != nil {
+			return err
+		}
+	}
+}
+
+func readExport(raw []byte, cfg Config) (Reading, error) {
+	var has struct {
+		Spans   jsontext.Value `json:"resourceSpans"`
+		Logs    jsontext.Value `json:"resourceLogs"`
+		Metrics jsontext.Value `json:"resourceMetrics"`
+	}
+	if err := json.Unmarshal(raw, &has); err != nil {
+		return Reading{}, err
+	}
+	switch {
+	case has.Spans != nil:
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(raw)
+		if err != nil {
+			return Reading{}, err
+		}
+		return Spans(td, cfg), nil
+	case has.Logs != nil:
+		ld, err := (&plog.JSONUnmarshaler{}).UnmarshalLogs(raw)
+		if err != nil {
+			return Reading{}, err
+		}
+		return Logs(ld, cfg), nil
+	case has.Metrics != nil:
+		return Reading{}, nil
+	}
+	return Reading{}, errors.New("neither resourceSpans nor resourceLogs nor resourceMetrics")
+}
+
+// item is what spans and log records have in common.
+type item struct {
+	fields
+	capture string
+	id      uuid.UUID
+	trace   pcommon.TraceID
+	at      time.Time // when it ended, or was logged
+}
+
+// event makes an event of a payload. The caller has filled in all but the context.
+func (it *item) event(data events.Payload) (*events.Event, error) {
+	c := data.Common()
+	c.Component = it.text("gen_ai.agent.name", "service.name")
+	c.Capture = &it.capture
+	source := "urn:otlp"
+	if service := it.text("service.name"); service != nil {
+		source += ":" + url.PathEscape(*service)
+	}
+	episode := it.conversation()
+	if it.err != nil {
+		return nil, it.err
+	}
+	typ := data.Type()
+	version, _ := schema.Version(typ) // each is one of ours
+	e := &events.Event{
+		ID: it.id.String(), Source: source, Type: typ, Time: events.FormatTime(it.at),
+		DataSchema: events.DataSchema(typ, version), Version: version, Data: data,
+		CorrelationID: it.trace.String(),
+	}
+	if e.EpisodeID = it.trace.String(); episode != nil {
+		e.EpisodeID = *episode
+	}
+	return e, nil
+}
+
+// conversation is what the item's source calls the conversation or session.
+func (it *item) conversation() *string {
+	return it.text("gen_ai.conversation.id", "conversation.id", "session.id")
+}
+
+// callID is the tool call's id by the source, else one that follows from the item.
+func (it *item) callID(names ...string) string {
+	if id := it.text(names...); id != nil {
+		return *id
+	}
+	return "otlp:" + it.id.String()
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,112 @@
+package otlp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// A message of protobuf that is empty takes two bytes on the wire and hundreds
+// once it is decoded, so a request is bounded in its messages as well: its spans,
+// attributes, values and whatever else has fields.
+const (
+	MaxMessages = 1 << 18
+	maxDepth    = 100 // of messages, and of objects and arrays twice as much
+)
+
+// ErrTooMany means that a request has more than MaxMessages, or nests them too
+// deeply.
+var ErrTooMany = errors.New("too many or too deeply nested messages")
+
+// Signal is one of the three kinds of requests.
+type Signal struct{ request fields }
+
+// fields are the fields of a message that are messages themselves.
+type fields map[protowire.Number]fields
+
+// The signals.
+var (
+	TracesSignal  = Signal{request(fields{9: keyValue, 11: {3: keyValue}, 13: {4: keyValue}, 15: {}})}
+	LogsSignal    = Signal{request(fields{5: anyValue, 6: keyValue})}
+	MetricsSignal = Signal{request(fields{5: {1: number}, 7: {1: number}, 9: {1: histogram}, 10: {1: exponential}, 11: {1: summary}, 12: keyValue})}
+
+	anyValue    = anything()
+	keyValue    = fields{2: anyValue}
+	exemplar    = fields{7: keyValue}
+	number      = fields{5: exemplar, 7: keyValue}
+	histogram   = fields{8: exemplar, 9: keyValue}
+	exponential = fields{1: keyValue, 8: {}, 9: {}, 11: exemplar}
+	summary     = fields{6: {}, 7: keyValue}
+)
+
+// anything is AnyValue: an array of them, or a list of named ones.
+func anything() fields {
+	f := fields{}
+	f[5], f[6] = fields{1: f}, fields{1: {2: f}}
+	return f
+}
+
+// request holds resources with scopes with items.
+func request(item fields) fields {
+	resource, scope := fields{1: keyValue, 3: {}}, fields{3: keyValue}
+	return fields{1: {1: resource, 2: {1: scope, 2: item}}}
+}
+
+// weigh counts the messages of a request before it is decoded. What is malformed
+// is left for the decoder to tell.
+func (c Codec) weigh(s Signal, body []byte) error {
+	left := MaxMessages
+	if c.isJSON {
+		return weighJSON(body, &left)
+	}
+	return weighProto(s.request, body, maxDepth, &left)
+}
+
+func weighProto(f fields, b []byte, depth int, left *int) error {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return nil
+		}
+		b = b[n:]
+		if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
+			return nil
+		}
+		value := b[:n]
+		b = b[n:]
+		inner, ok := f[num]
+		if !ok || typ != protowire.BytesType {
+			continue
+		}
+		if *left--; *left < 0 || depth == 0 {
+			return ErrTooMany
+		}
+		content, _ := protowire.ConsumeBytes(value)
+		if err := weighProto(inner, content, depth-1, left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func weighJSON(body []byte, left *int) error {
+	dec := jsontext.NewDecoder(bytes.NewReader(body))
+	for {
+		tok, err := dec.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if tok.Kind() != '{' {
+			continue
+		}
+		if *left--; *left < 0 || dec.StackDepth() > 2*maxDepth {
+			return ErrTooMany
+		}
+	}
+}
