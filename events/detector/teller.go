@@ -31,9 +31,6 @@ const (
 	// batchStrata is how many strata one has room for.
 	batchStrata = 64
 	saltSize    = 32
-	// maxComponent is how many bytes a component may have.
-	maxComponent = 256
-	maxEpisode   = 128
 
 	pendingVersion = 1
 )
@@ -95,9 +92,6 @@ type pending struct {
 	Turns  []uuid.UUID      `json:"turns"`
 	Events []jsontext.Value `json:"events"`
 }
-
-// ErrTurn means that a turn cannot be told of: it lacks an id, an episode or a role.
-var ErrTurn = errors.New("not a turn that can be told of")
 
 // Open takes the state up; durable.ErrLocked when another Teller has it.
 func Open(c Config) (t *Teller, err error) {
@@ -183,8 +177,11 @@ func (t *Teller) Resume(ctx context.Context) error {
 	return t.send(ctx, &p)
 }
 
-// TurnID is the id of a turn: it follows from episode and id of the turn alone.
-func TurnID(turn Turn) uuid.UUID { return events.DerivedID("detector turn", turn.Episode, turn.ID) }
+// TurnID is the id of a turn: it follows from episode and id of the turn alone, and from
+// who sent it.
+func TurnID(turn Turn) uuid.UUID {
+	return events.DerivedID("detector turn", turn.source, turn.Episode, turn.ID)
+}
 
 // Told is what became of a turn.
 type Told struct {
@@ -207,13 +204,11 @@ func Name(turn Turn, opportunity bool) string {
 
 // Add judges a turn; a full batch is sent.
 func (t *Teller) Add(ctx context.Context, turn Turn) (Told, error) {
-	role, err := ParseRole(turn.Role)
-	switch {
-	case err != nil:
-		return Told{}, fmt.Errorf("%w: %w", ErrTurn, err)
-	case turn.ID == "" || turn.Episode == "" || len(turn.Episode) > maxEpisode || len(turn.Component) > maxComponent:
-		return Told{}, fmt.Errorf("%w: turn %q of episode %q", ErrTurn, turn.ID, turn.Episode)
-	case role == RoleTool:
+	role, err := turn.check()
+	if err != nil {
+		return Told{}, err
+	}
+	if role == RoleTool {
 		t.Unscanned++
 		return Told{Unscanned: true}, nil
 	}

@@ -13,6 +13,28 @@ type Turn struct {
 	Role      string `json:"role"`
 	Text      string `json:"text"`
 	Time      string `json:"time,omitzero"` // RFC 3339
+
+	source string // the principal who sent it; "" of a file
+}
+
+// ErrTurn means that a turn cannot be told of: it lacks an id, an episode or a role.
+var ErrTurn = errors.New("not a turn that can be told of")
+
+const (
+	maxComponent = 256 // bytes
+	maxEpisode   = 128
+)
+
+// check is the turn's role, or ErrTurn.
+func (t *Turn) check() (Role, error) {
+	role, err := ParseRole(t.Role)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", ErrTurn, err)
+	case t.ID == "" || t.Episode == "" || len(t.Episode) > maxEpisode || len(t.Component) > maxComponent:
+		return 0, fmt.Errorf("%w: turn %q of episode %q", ErrTurn, t.ID, t.Episode)
+	}
+	return role, nil
 }
 
 // Role is who an author is to the agent.
