@@ -11,18 +11,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+
 	"assay/cmd/internal/node"
 	"assay/events/detector"
+	"assay/events/publish"
 	"assay/internal/durable"
 	"assay/internal/principal"
 	"assay/internal/stats"
 	"assay/ledger"
+	"assay/ledger/broker"
 	"assay/projector"
 	"assay/projector/metric"
 )
 
 type detectCmd struct {
 	Run    detectRunCmd    `cmd:"" default:"withargs" help:"Read transcripts and tell the ledger which turns hold an opportunity to reason about causes."`
+	Serve  detectServeCmd  `cmd:"" help:"Take turns from agents and dispatchers over the broker, and tell the ledger of them."`
+	Send   detectSendCmd   `cmd:"" help:"Send transcripts to a detector that serves."`
 	Train  detectTrainCmd  `cmd:"" help:"Learn the detector's weights from labelled turns."`
 	Label  detectLabelCmd  `cmd:"" help:"Label a sample of detected turns and others in the terminal, without seeing the verdict."`
 	Report detectReportCmd `cmd:"" help:"Say how good the detector is: precision and recall from labels, by version."`
@@ -47,17 +54,103 @@ func (f weightsFlag) detector() (*detector.Detector, error) {
 	return d, nil
 }
 
-type detectRunCmd struct {
+// tellFlags are what telling the ledger of turns takes.
+type tellFlags struct {
 	weightsFlag
-	Files    []string `arg:"" optional:"" name:"file" help:"Transcripts. Default: stdin." type:"existingfile"`
-	Format   string   `help:"How the transcripts are written: turns (one JSON object a line), claude-code or messages (an array of role and content)." default:"turns" enum:"turns,claude-code,messages"`
-	As       string   `help:"Detector in whose name it is told." default:"detector/main" placeholder:"ROLE/NAME"`
-	State    string   `help:"Directory that keeps which turns were told of, and the salt of their hashes. Default: DIR/detect/NAME." type:"path" placeholder:"DIR"`
-	Texts    string   `help:"Keep the text of each turn in DIR/ID.txt, for whoever labels them." type:"existingdir" placeholder:"DIR"`
-	DryRun   bool     `help:"Print what is said of each turn; publish nothing and keep nothing."`
-	NATS     string   `name:"nats" help:"Publish to the broker at this address." placeholder:"URL"`
-	CredsDir string   `help:"Directory with the credential of --as, for --nats." type:"path" placeholder:"DIR"`
-	NKey     string   `name:"nkey" help:"File with the seed of --as." type:"path" placeholder:"FILE"`
+	As       string `help:"Detector in whose name it is told." default:"detector/main" placeholder:"ROLE/NAME"`
+	State    string `help:"Directory that keeps which turns were told of, and the salt of their hashes. Default: DIR/detect/NAME." type:"path" placeholder:"DIR"`
+	Texts    string `help:"Keep the text of each turn in DIR/ID.txt, for whoever labels them." type:"existingdir" placeholder:"DIR"`
+	NATS     string `name:"nats" help:"Publish to the broker at this address." placeholder:"URL"`
+	CredsDir string `help:"Directory with the credential of --as, for --nats." type:"path" placeholder:"DIR"`
+	NKey     string `name:"nkey" help:"File with the seed of --as." type:"path" placeholder:"FILE"`
+}
+
+func (c *tellFlags) check() error {
+	switch role, _, err := principal.ParseID(c.As); {
+	case err != nil:
+		return usageError("%w", err)
+	case role != principal.Detector:
+		return usageError("only a detector tells of opportunities, not %s", c.As)
+	}
+	return nil
+}
+
+// open connects the detector and takes its state up, what an earlier run left included.
+func (c *tellFlags) open(a *app) (t *detector.Teller, nc *nats.Conn, done func(), err error) {
+	if c.NATS != "" && c.State == "" {
+		return nil, nil, nil, usageError("--nats needs --state: without it the state stands in DIR")
+	}
+	d, err := c.detector()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if c.State == "" {
+		if err := a.dir.Check(); err != nil {
+			return nil, nil, nil, err
+		}
+		_, name, _ := strings.Cut(c.As, "/")
+		c.State = filepath.Join(string(a.dir), "detect", name)
+	}
+	if nc, err = (&emitCmd{As: c.As, NATS: c.NATS, CredsDir: c.CredsDir, NKey: c.NKey}).conn(a); err != nil {
+		return nil, nil, nil, err
+	}
+	client := publish.New(nc, c.As)
+	t, err = detector.Open(detector.Config{
+		Detector: d, Dir: c.State, Author: c.As, Keep: c.keep(),
+		Publish: func(ctx context.Context, event []byte) error {
+			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+			defer cancel()
+			_, err := client.Publish(ctx, event)
+			return err
+		},
+	})
+	if errors.Is(err, durable.ErrLocked) {
+		err = fmt.Errorf("another detector holds %s: %w", c.State, err)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, nil, nil, err
+	}
+	done = func() {
+		_ = t.Close()
+		nc.Close()
+	}
+	if err := t.Resume(a.ctx); err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	return t, nc, done, nil
+}
+
+// keep writes texts for raters, if anybody wants them.
+func (c *tellFlags) keep() func(id string, t detector.Turn) error {
+	if c.Texts == "" {
+		return nil
+	}
+	return func(id string, t detector.Turn) error {
+		return os.WriteFile(filepath.Join(c.Texts, url.PathEscape(id)+".txt"), []byte(t.Text), 0o600)
+	}
+}
+
+// print says what was told.
+func (c *tellFlags) print(a *app, t *detector.Teller) error {
+	out := detected{t.Detector.Version(), t.Scanned, t.Opportunities, t.Known, t.Unscanned, t.Sent}
+	return a.print(out, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %d turns scanned, %d opportunities; %d turns known, %d not scanned; %d events sent\n",
+			out.DetectorVersion, out.Scanned, out.Opportunities, out.Known, out.Unscanned, out.Sent)
+	})
+}
+
+// transcripts are files, or stdin.
+type transcripts struct {
+	Files  []string `arg:"" optional:"" name:"file" help:"Transcripts. Default: stdin." type:"existingfile"`
+	Format string   `help:"How the transcripts are written: turns (one JSON object a line), claude-code or messages (an array of role and content)." default:"turns" enum:"turns,claude-code,messages"`
+}
+
+type detectRunCmd struct {
+	tellFlags
+	transcripts
+	DryRun bool `help:"Print what is said of each turn; publish nothing and keep nothing."`
 }
 
 // judged is what is said of a turn.
@@ -83,80 +176,36 @@ type detected struct {
 }
 
 func (c *detectRunCmd) Run(a *app) error {
-	role, name, err := principal.ParseID(c.As)
-	switch {
-	case err != nil:
-		return usageError("%w", err)
-	case role != principal.Detector:
-		return usageError("only a detector tells of opportunities, not %s", c.As)
-	case c.NATS != "" && c.State == "" && !c.DryRun:
-		return usageError("--nats needs --state: without it the state stands in DIR")
-	}
-	d, err := c.detector()
-	if err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
 	if c.DryRun {
-		return c.read(a, func(t detector.Turn) error { return c.show(a, d, t) })
-	}
-	if c.State == "" {
-		if err := a.dir.Check(); err != nil {
+		d, err := c.detector()
+		if err != nil {
 			return err
 		}
-		c.State = filepath.Join(string(a.dir), "detect", name)
+		return c.read(a, func(t detector.Turn) error { return show(a, d, t) })
 	}
-	emit := emitCmd{As: c.As, NATS: c.NATS, CredsDir: c.CredsDir, NKey: c.NKey}
-	client, done, err := emit.dial(a)
+	teller, _, done, err := c.open(a)
 	if err != nil {
 		return err
 	}
 	defer done()
-	teller, err := detector.Open(detector.Config{
-		Detector: d, Dir: c.State, Author: c.As,
-		Publish: func(ctx context.Context, event []byte) error {
-			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-			defer cancel()
-			_, err := client.Publish(ctx, event)
-			return err
-		},
+	err = c.read(a, func(t detector.Turn) error {
+		_, err := teller.Add(a.ctx, t)
+		return err
 	})
-	if errors.Is(err, durable.ErrLocked) {
-		return fmt.Errorf("another detector holds %s: %w", c.State, err)
+	if err == nil {
+		err = teller.Flush(a.ctx)
 	}
 	if err != nil {
 		return err
 	}
-	defer teller.Close()
-	if err := c.tell(a, teller); err != nil {
-		return err
-	}
-	out := detected{d.Version(), teller.Scanned, teller.Opportunities, teller.Known, teller.Unscanned, teller.Sent}
-	return a.print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "%s: %d turns scanned, %d opportunities; %d turns known, %d not scanned; %d events sent\n",
-			out.DetectorVersion, out.Scanned, out.Opportunities, out.Known, out.Unscanned, out.Sent)
-	})
-}
-
-// tell reads the transcripts and tells of their turns.
-func (c *detectRunCmd) tell(a *app, teller *detector.Teller) error {
-	if err := teller.Resume(a.ctx); err != nil {
-		return err
-	}
-	err := c.read(a, func(t detector.Turn) error {
-		told, err := teller.Add(a.ctx, t)
-		if err != nil || told.ID == "" || c.Texts == "" {
-			return err
-		}
-		return os.WriteFile(filepath.Join(c.Texts, url.PathEscape(told.ID)+".txt"), []byte(t.Text), 0o600)
-	})
-	if err != nil {
-		return err
-	}
-	return teller.Flush(a.ctx)
+	return c.print(a, teller)
 }
 
 // read calls fn for each turn of the transcripts.
-func (c *detectRunCmd) read(a *app, fn func(detector.Turn) error) error {
+func (c *transcripts) read(a *app, fn func(detector.Turn) error) error {
 	each := func(t detector.Turn) error {
 		if err := a.ctx.Err(); err != nil {
 			return err
@@ -179,7 +228,7 @@ func (c *detectRunCmd) read(a *app, fn func(detector.Turn) error) error {
 	return nil
 }
 
-func (c *detectRunCmd) show(a *app, d *detector.Detector, t detector.Turn) error {
+func show(a *app, d *detector.Detector, t detector.Turn) error {
 	role, err := detector.ParseRole(t.Role)
 	if err != nil || role == detector.RoleTool {
 		return err
@@ -196,6 +245,147 @@ func (c *detectRunCmd) show(a *app, d *detector.Detector, t detector.Turn) error
 		}
 		fmt.Fprintf(w, "%-12s %.3f  %s %s  %s\n", kind, out.Score, visible(t.Episode), visible(t.ID), visible(strings.Join(strings.Fields(t.Text[v.Start:v.End]), " ")))
 	})
+}
+
+type detectServeCmd struct {
+	tellFlags
+	Wait time.Duration `help:"How long turns are gathered before they are told of in one batch." default:"1s"`
+}
+
+// queued is how many messages may wait for the detector; more stay with the broker.
+const queued = 64
+
+func (c *detectServeCmd) Run(a *app) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.Wait <= 0 {
+		return usageError("--wait must be positive")
+	}
+	teller, nc, done, err := c.open(a)
+	if err != nil {
+		return err
+	}
+	defer done()
+	messages := make(chan detector.Message, queued)
+	_, err = nc.Subscribe("transcript.>", func(m *nats.Msg) {
+		message := detector.Message{
+			Principal: strings.Replace(strings.TrimPrefix(m.Subject, "transcript."), ".", "/", 1), Data: m.Data,
+			Respond: func(answer detector.Answer) {
+				body, err := json.Marshal(answer)
+				if err == nil && m.Reply != "" {
+					err = m.Respond(body)
+				}
+				if err != nil {
+					a.log.Warn().Err(err).Str("subject", m.Subject).Msg("a sender was not answered and sends again")
+				}
+			},
+		}
+		select {
+		case messages <- message:
+		case <-a.ctx.Done():
+		}
+	})
+	if err == nil {
+		err = errors.Join(nc.Flush(), nc.LastError()) // the broker may not let it hear
+	}
+	if err == nil {
+		err = detector.Serve(a.ctx, teller, messages, c.Wait)
+	}
+	if err != nil && a.ctx.Err() == nil {
+		return err
+	}
+	return c.print(a, teller)
+}
+
+type detectSendCmd struct {
+	transcripts
+	To       string        `help:"Detector that serves." default:"detector/main" placeholder:"ROLE/NAME"`
+	As       string        `help:"Agent or dispatcher whose turns they are." default:"agent/piper" placeholder:"ROLE/NAME"`
+	NATS     string        `name:"nats" help:"Send to the broker at this address." placeholder:"URL"`
+	CredsDir string        `help:"Directory with the credential of --as, for --nats." type:"path" placeholder:"DIR"`
+	NKey     string        `name:"nkey" help:"File with the seed of --as." type:"path" placeholder:"FILE"`
+	Timeout  time.Duration `help:"How long to wait for an answer to one message." default:"30s"`
+}
+
+// A message has so many turns and bytes at most.
+const (
+	sendTurns = 64
+	sendBytes = 1 << 20
+)
+
+func (c *detectSendCmd) Run(a *app) error {
+	role, _, err := principal.ParseID(c.As)
+	to, name, toErr := principal.ParseID(c.To)
+	switch {
+	case err != nil || toErr != nil:
+		return usageError("%w", errors.Join(err, toErr))
+	case role != principal.Agent && role != principal.Dispatcher:
+		return usageError("agents and dispatchers send turns, not %s", c.As)
+	case to != principal.Detector:
+		return usageError("turns go to a detector, not to %s", c.To)
+	case c.Timeout <= 0:
+		return usageError("--timeout must be positive")
+	}
+	nc, err := (&emitCmd{As: c.As, NATS: c.NATS, CredsDir: c.CredsDir, NKey: c.NKey}).conn(a)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	var total detector.Answer
+	var turns []detector.Turn
+	size := 0
+	send := func() error {
+		if len(turns) == 0 {
+			return nil
+		}
+		answer, err := c.send(a, nc, name, turns)
+		total.Scanned, total.Known, total.Unscanned = total.Scanned+answer.Scanned, total.Known+answer.Known, total.Unscanned+answer.Unscanned
+		turns, size = nil, 0
+		return err
+	}
+	err = c.read(a, func(t detector.Turn) error {
+		if len(turns) == sendTurns || size+len(t.Text) > sendBytes {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+		turns, size = append(turns, t), size+len(t.Text)
+		return nil
+	})
+	if err == nil {
+		err = send()
+	}
+	if err != nil {
+		return err
+	}
+	return a.print(total, func(w io.Writer) {
+		fmt.Fprintf(w, "%d turns scanned; %d known, %d not scanned\n", total.Scanned, total.Known, total.Unscanned)
+	})
+}
+
+// send is one message and its answer.
+func (c *detectSendCmd) send(a *app, nc *nats.Conn, to string, turns []detector.Turn) (answer detector.Answer, err error) {
+	body, err := json.Marshal(turns)
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, c.Timeout)
+	defer cancel()
+	m, err := nc.RequestWithContext(ctx, broker.TranscriptSubject(to), body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return answer, fmt.Errorf("%s does not serve: %w", c.To, err)
+	}
+	if err != nil {
+		return answer, fmt.Errorf("the detector did not answer, send again: %w", err)
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return answer, fmt.Errorf("the detector's answer: %w", err)
+	}
+	if answer.Error != "" {
+		return answer, fmt.Errorf("refused: %s", answer.Error)
+	}
+	return answer, nil
 }
 
 type detectTrainCmd struct {

@@ -51,6 +51,8 @@ type Config struct {
 	// Publish sends an event and returns once it stands in the ledger. The same bytes
 	// may be sent again.
 	Publish func(ctx context.Context, event []byte) error
+	// Keep is given each turn that was judged, with its id in the ledger; nil keeps none.
+	Keep func(id string, turn Turn) error
 	// Now is the clock for turns without a time; nil is time.Now.
 	Now func() time.Time
 	// Random makes the salt; nil is crypto/rand.
@@ -234,7 +236,11 @@ func (t *Teller) Add(ctx context.Context, turn Turn) (Told, error) {
 			return Told{}, err
 		}
 		t.batch.opportunities = append(t.batch.opportunities, event)
-		t.Opportunities++
+	}
+	if t.Keep != nil {
+		if err := t.Keep(told.ID, turn); err != nil {
+			return Told{}, err
+		}
 	}
 	t.count(id, component, &told)
 	if turn.Time != "" {
@@ -265,6 +271,7 @@ func (t *Teller) count(id uuid.UUID, component string, told *Told) {
 	b.scanned.Turns++
 	st.Turns++
 	if told.Opportunity {
+		t.Opportunities++
 		b.scanned.Positive++
 		st.Positive++
 		return
