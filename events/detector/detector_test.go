@@ -195,6 +195,14 @@ func TestLex(t *testing.T) {
 	}
 }
 
+// TestLongLines: what a sender can do to a line takes no more than its length. Each of
+// these would take hours if it were searched once for each mark.
+func TestLongLines(t *testing.T) {
+	for _, mark := range []string{"\u201c", "\"", "`", "why * ", "if ", ". ", "1", "a:", "://", "()", "not because "} {
+		builtIn(t).Judge(RoleAgent, strings.Repeat(mark, 1<<20/len(mark)))
+	}
+}
+
 func FuzzJudge(f *testing.F) {
 	for _, l := range labelled(f, "heldout.jsonl")[:40] {
 		f.Add(l.Text)

@@ -48,6 +48,9 @@ type lexer struct {
 	start int  // of it, in bytes
 	from  int  // its first token
 	last  int  // end of its last token, in bytes
+	// lone is the end of the line in which an opening mark was found to have no closing
+	// one: later marks of the line have none either, and it is not searched again.
+	lone int
 }
 
 // lex cuts text into l.
@@ -169,8 +172,14 @@ var (
 // enclosed reads what stands between two marks as one token; without a second one the
 // first is passed over.
 func (x *lexer) enclosed(i, end, n int, closing string, token uint32) int {
+	if x.lone == end && n > 1 {
+		return i + n
+	}
 	to := bytes.Index(x.text[i+n:end], []byte(closing))
 	if to < 0 {
+		if n > 1 { // of a mark that closes itself this is the last one
+			x.lone = end
+		}
 		return i + n
 	}
 	to += i + n + len(closing)
