@@ -284,6 +284,7 @@ func (l *labelling) put(c *audit.Case, v *view.Label) (*labelled, error) {
 func (l *labelling) ask() error {
 	in := bufio.NewReader(l.a.stdin)
 	w := l.a.stderr // stdout is for what was written
+	fmt.Fprintf(w, "%d cases of %s, drawn by the seed %s\n", len(l.cases), l.sample.Sampled.Week, l.sample.Sampled.Seed)
 	for i := range l.cases {
 		c := &l.cases[i]
 		if l.mine(c) != nil {

@@ -308,6 +308,10 @@ func TestDetectorIsLabelledByTextAlone(t *testing.T) {
 	if strings.Count(out, `"eligible":false`) != 2 || strings.Contains(out, "opportunity_kind") {
 		t.Error(out)
 	}
+	again, errs := b.talk(0, "n\nn\n", "--json", "detect", "label", "--dry-run", "--texts", texts)
+	if again != out || !strings.Contains(errs, "2 cases of 2026-W40, drawn by the seed "+r.Sample.Seed) {
+		t.Error(errs, again)
+	}
 }
 
 // TestTurnsOfOutcomesAreNotBlind: the set says that the detector found nothing in them.

@@ -77,6 +77,14 @@ func (c *emitCmd) Run(a *app) error {
 
 // dial opens the connection of the principal.
 func (c *emitCmd) dial(a *app) (*publish.Client, func(), error) {
+	nc, err := c.conn(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	return publish.New(nc, c.As), nc.Close, nil
+}
+
+func (c *emitCmd) conn(a *app) (*nats.Conn, error) {
 	var hub *node.Hub
 	switch {
 	case c.NATS != "" && c.NKey == "" && c.CredsDir == "":
@@ -85,18 +93,14 @@ func (c *emitCmd) dial(a *app) (*publish.Client, func(), error) {
 		hub = node.RemoteHub(c.NATS, c.CredsDir)
 	default:
 		if err := a.dir.Check(); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		var err error
 		if hub, err = node.LocalHub(a.dir); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	nc, err := c.connect(hub)
-	if err != nil {
-		return nil, nil, err
-	}
-	return publish.New(nc, c.As), nc.Close, nil
+	return c.connect(hub)
 }
 
 // publish sends one event and waits for its receipt.

@@ -97,6 +97,7 @@ type cli struct {
 	Criterion   criterionCmd   `cmd:"" help:"Check a prediction's criterion, or try it on telemetry."`
 	Audit       auditCmd       `cmd:"" help:"Draw the week's cases that people label, label them, and say what the raters make of them."`
 	Watch       watchCmd       `cmd:"" help:"Watch the store of an agent's memory, and tell of what changes underneath her."`
+	Detect      detectCmd      `cmd:"" help:"Find the opportunities to reason about causes in transcripts, and say how well that goes."`
 	Canary      canaryCmd      `cmd:"" help:"Look at bounded rollouts and what rolled them back."`
 	Key         keyCmd         `cmd:"" help:"List and change the key that signs the ledger."`
 	Foreign     foreignCmd     `cmd:"" help:"Deal with messages that the logger did not write."`

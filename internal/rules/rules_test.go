@@ -28,6 +28,7 @@ var rooms = map[string][]string{
 	"events/drop":         {"internal"},
 	"events/mcp":          {"events", "events/publish", "schema"},
 	"events/importer":     {"events", "schema"},
+	"events/detector":     {"events", "internal"},
 	"ledger":              {"schema"},
 	"ledger/stream":       {"ledger"},
 	"ledger/broker":       {"ledger", "internal"},
@@ -184,6 +185,20 @@ func TestLibrariesStayInTheirRooms(t *testing.T) {
 					t.Errorf("%s imports %s, which only %v may", path, imp, users)
 				}
 			}
+		}
+	}
+}
+
+// TestDetectorIsApart: what counts opportunities shares nothing with what acts on them.
+// Commands alone import it, and it imports nothing that could ask a model or a network.
+func TestDetectorIsApart(t *testing.T) {
+	const detector = "assay/events/detector"
+	for _, p := range packages(t) {
+		if slices.Contains(p.Imports, detector) && !strings.HasPrefix(p.ImportPath, "assay/cmd/") {
+			t.Errorf("%s imports the detector", p.ImportPath)
+		}
+		if p.ImportPath == detector && slices.ContainsFunc(p.Imports, func(i string) bool { return i == "net" || strings.HasPrefix(i, "net/") || i == "os/exec" }) {
+			t.Errorf("the detector imports %v", p.Imports)
 		}
 	}
 }

@@ -9,7 +9,8 @@
 // is one service import each:
 //
 //	P_<role>_<name>  one a principal; publishes intake.<role>.<name>, a sensor also
-//	                 telemetry.<name>; hears nothing but its own inbox
+//	                 telemetry.<name>, agents and dispatchers also transcript.<detector>;
+//	                 hears nothing but its own inbox, a detector also transcript.>
 //	INTAKE           the logger's intake: hears intake.>, answers on _R_.>, the
 //	                 subjects that the server makes up for replies across accounts
 //	STORE            JetStream with LEDGER and QUARANTINE; the logger's store user
@@ -54,6 +55,18 @@ func IntakeSubject(p principal.Principal) string { return "intake." + p.User() }
 
 // TelemetrySubject is where the sensor of this name publishes its samples.
 func TelemetrySubject(name string) string { return "telemetry." + name }
+
+// TranscriptSubject is where agents and dispatchers send turns to the detector of this
+// name.
+func TranscriptSubject(detector string) string { return "transcript." + detector }
+
+// HeardTranscript is where the detector hears the turns of this principal.
+func HeardTranscript(p principal.Principal) string { return "transcript." + p.User() }
+
+// speaks says whether the principal has a transcript to send.
+func speaks(p principal.Principal) bool {
+	return p.Role == principal.Agent || p.Role == principal.Dispatcher
+}
 
 // AccountOf is the name of the principal's account.
 func AccountOf(p principal.Principal) string {
@@ -136,10 +149,30 @@ func layout(f *principal.File, s *principal.Services) []account {
 			own.imports = append(own.imports, service{account: telemetryAccount, subject: subject})
 			telemetry.exports = append(telemetry.exports, export{subject: subject, to: []string{own.name}})
 		}
+		transcripts(active, p, &own, &u)
 		own.users = []user{u}
 		principals = append(principals, own)
 	}
 	return slices.Concat([]account{store, intake, telemetry}, reads, principals)
+}
+
+// transcripts lets a detector hear each principal that speaks, and one that speaks send
+// to each detector: the subject that the detector hears names who sent it.
+func transcripts(active []principal.Principal, p principal.Principal, own *account, u *user) {
+	for _, other := range active {
+		switch {
+		case p.Role == principal.Detector && speaks(other):
+			own.exports = append(own.exports, export{subject: HeardTranscript(other), to: []string{AccountOf(other)}})
+		case speaks(p) && other.Role == principal.Detector:
+			subject := TranscriptSubject(other.Name)
+			u.publish = append(u.publish, subject)
+			own.imports = append(own.imports, service{account: AccountOf(other), subject: HeardTranscript(p), as: subject})
+		}
+	}
+	if p.Role == principal.Detector {
+		u.publish = append(u.publish, "_R_.>")
+		u.subscribe = append(u.subscribe, "transcript.>")
+	}
 }
 
 // readRequests are the JetStream requests that read a stream, without prefix.

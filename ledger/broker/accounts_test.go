@@ -39,6 +39,10 @@ func testSubscribe(t *testing.T, h *house) {
 		{"agent.piper", "ledger.>", true},
 		{"agent.piper", "quarantine.>", true},
 		{"agent.piper", "telemetry.>", true},
+		{"agent.piper", "transcript.>", true},
+		{"dispatcher.main", "transcript.>", true},
+		{"detector.main", "intake.>", true},
+		{"detector.main", ">", true},
 		{"agent.piper", "$JS.API.>", true},
 		{"agent.piper", "$JS.>", true},
 		{"agent.piper", "$SYS.>", true},
@@ -92,8 +96,8 @@ func testPublish(t *testing.T, h *house, in *intake) {
 		"intake.operator.main", "intake.agent.other", "intake.agent.piper.x", "intake.agent",
 	}
 	publishes := map[string][]string{
-		"agent.piper": append(store, "telemetry.host", "telemetry.piper"),
-		"sensor.host": append(store, "telemetry.second", "intake.agent.piper", "intake.sensor.second"),
+		"agent.piper": append(store, "telemetry.host", "telemetry.piper", "transcript.agent.piper", "transcript.agent.other", "transcript.x"),
+		"sensor.host": append(store, "transcript.main", "telemetry.second", "intake.agent.piper", "intake.sensor.second"),
 	}
 	for user, subjects := range publishes {
 		for _, subject := range subjects {
@@ -225,6 +229,28 @@ func TestSensorReachesOnlyTheIngress(t *testing.T) {
 	m, err := s.GetMsg(t.Context(), 2)
 	if err != nil || m.Subject != "buffer.host" || string(m.Data) != "1" || m.Header.Get("Nats-Msg-Id") != "" || m.Header.Get("Nats-Rollup") != "" {
 		t.Errorf("sample 2: %+v, %v", m, err)
+	}
+}
+
+// A detector hears of each turn who sent it, and answers; no other hears it.
+func TestTranscriptReachesOnlyTheDetector(t *testing.T) {
+	h := startHouse(t)
+	detector, other := h.connect(t, "detector.main"), h.connect(t, "agent.other")
+	deaf, err := other.SubscribeSync("_INBOX.>")
+	must(t, err)
+	_, err = detector.Subscribe("transcript.>", func(m *nats.Msg) { m.Respond([]byte(m.Subject)) })
+	must(t, err)
+	must(t, detector.Flush())
+	must(t, other.Flush())
+	for user, want := range map[string]string{"agent.piper": "transcript.agent.piper", "dispatcher.main": "transcript.dispatcher.main"} {
+		res, err := h.connect(t, user).Request("transcript.main", []byte("turn"), 5*time.Second)
+		if err != nil || string(res.Data) != want {
+			t.Errorf("%s: %v, %v", user, res, err)
+		}
+	}
+	must(t, other.Flush())
+	if n, _, _ := deaf.Pending(); n > 0 {
+		t.Errorf("another heard %d messages", n)
 	}
 }
 

@@ -31,7 +31,7 @@ const garbage = "x"
 // nowhere stands in subjects that nobody listens to and no stream needs.
 const nowhere = "assay-doctor"
 
-func forbidden() []attempt {
+func forbidden(detectors []string) []attempt {
 	var out []attempt
 	add := func(subject, payload string, allowed ...string) {
 		out = append(out, attempt{subject: subject, payload: payload, allowed: allowed})
@@ -59,7 +59,8 @@ func forbidden() []attempt {
 	add("quarantine."+nowhere, garbage, principal.LoggerStore)
 	add("buffer."+nowhere, garbage, principal.Ingress)
 	add("telemetry."+nowhere, garbage)
-	add("_R_."+nowhere, garbage, principal.LoggerIntake, principal.Ingress)
+	add("_R_."+nowhere, garbage, append(detectors, principal.LoggerIntake, principal.Ingress)...)
+	add(broker.TranscriptSubject(nowhere), garbage)
 	hear(">")
 	hear("$SYS.>")
 	hear("$JS.>")
@@ -68,6 +69,7 @@ func forbidden() []attempt {
 	hear("buffer.>")
 	hear("intake.>", principal.LoggerIntake)
 	hear("telemetry.>", principal.Ingress)
+	hear("transcript.>", detectors...)
 	return out
 }
 
@@ -84,8 +86,15 @@ type trial struct {
 // trials lists the users: principals that are not revoked, then services.
 func trials(active []principal.Principal) []trial {
 	var out []trial
+	var detectors []string
+	for _, p := range active {
+		if p.Role == principal.Detector {
+			detectors = append(detectors, p.User())
+		}
+	}
+	mayNot := forbidden(detectors)
 	add := func(t trial) {
-		for _, a := range forbidden() {
+		for _, a := range mayNot {
 			if !slices.Contains(a.allowed, t.user) {
 				t.mayNot = append(t.mayNot, a)
 			}
@@ -100,7 +109,11 @@ func trials(active []principal.Principal) []trial {
 		out = append(out, t)
 	}
 	for _, p := range active {
-		add(trial{user: p.User(), asks: []string{broker.IntakeSubject(p)}, intake: true})
+		t := trial{user: p.User(), asks: []string{broker.IntakeSubject(p)}, intake: true}
+		if p.Role == principal.Detector {
+			t.hears = []string{"transcript." + nowhere + "." + nowhere}
+		}
+		add(t)
 	}
 	info := func(stream string) string { return "$JS.API.STREAM.INFO." + stream }
 	add(trial{user: principal.LoggerStore, asks: []string{info(broker.LedgerStream), info(broker.QuarantineStream)}})

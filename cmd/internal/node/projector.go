@@ -198,6 +198,9 @@ func (p *Projector) routes(mux *http.ServeMux) {
 		}
 		return Explain(s, q)
 	})
+	views("GET /detector", func(s *projector.State, v url.Values) (any, error) {
+		return metric.Detect(s, v.Get("namespace"), v.Get("week"))
+	})
 	views("GET /values", func(s *projector.State, v url.Values) (any, error) { return Values(s, valuesQuery(v)) })
 	views("GET /report", func(s *projector.State, v url.Values) (any, error) { return report.Build(s, reportQuery(v)) })
 	views("GET /show", func(s *projector.State, v url.Values) (any, error) { return Show(s, v.Get("ref")) })
