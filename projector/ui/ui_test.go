@@ -404,7 +404,7 @@ func TestHosts(t *testing.T) {
 
 // An identifier that is cut is made ASCII first: the sign of the cut is ours.
 func TestLongIdentifiers(t *testing.T) {
-	pages, err := parsePages()
+	pages, err := parsePages("pages")
 	if err != nil {
 		t.Fatal(err)
 	}
