@@ -101,7 +101,7 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 	go func() {
 		ended <- s.source.Read(ctx, ledger.Seq(after)+1, 0, func(seq ledger.Seq, body []byte) error {
 			var picked *Row
-			if p := parse(seq, body); filter.passes(&p) {
+			if p, ok := filter.pick(seq, body); ok {
 				r := p.row(body)
 				picked = &r
 			}

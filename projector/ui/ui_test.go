@@ -67,6 +67,15 @@ func TestLatest(t *testing.T) {
 	}
 }
 
+func mustEvent(t *testing.T, body []byte) []byte {
+	t.Helper()
+	r, err := ledger.ParseRecord(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Event
+}
+
 func TestFilter(t *testing.T) {
 	l := ledgertest.New()
 	body := l.Body(l.Put("agent/piper", prod, &events.GateChosen{Action: "KNOW"}, ledgertest.Episode("ep")))
@@ -86,6 +95,18 @@ func TestFilter(t *testing.T) {
 	} {
 		if got := tt.f.Passes(body); got != tt.want {
 			t.Errorf("%+v: %v", tt.f, got)
+		}
+	}
+	// What is written with escapes is what it says.
+	escaped := l.Body(l.PutEvent("agent/piper", prod, []byte(strings.NewReplacer(`"ep"`, `"\u0065p"`, `"gate.chosen"`, `"gate\u002echosen"`).Replace(string(mustEvent(t, body))))))
+	for _, tt := range []struct {
+		f    Filter
+		want bool
+	}{
+		{Filter{Type: "gate.chosen"}, true}, {Filter{Type: "gate.*", Episode: "ep"}, true}, {Filter{Episode: "ep2"}, false}, {Filter{Type: "claim.*"}, false},
+	} {
+		if got := tt.f.Passes(escaped); got != tt.want {
+			t.Errorf("%+v, escaped: %v", tt.f, got)
 		}
 	}
 	if (Filter{Principal: "agent/piper"}).Passes([]byte("foreign")) || !(Filter{}).Passes([]byte("foreign")) {
