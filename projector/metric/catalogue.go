@@ -7,7 +7,7 @@ import (
 )
 
 // CatalogueVersion changes whenever a metric of the same views would change.
-const CatalogueVersion = 4
+const CatalogueVersion = 5
 
 // Kind says what a metric is for.
 type Kind string
