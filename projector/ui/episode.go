@@ -153,7 +153,7 @@ func (s *Server) walk(ctx context.Context, b *episodeBody, t *things, from ledge
 		}
 		b.Rows = append(b.Rows, p.row(body))
 		t.note(&p)
-		if p.rec.Namespace == b.Namespace {
+		if p.keptIn() == b.Namespace {
 			own++
 		}
 		if len(b.Rows) == episodeRows {

@@ -114,6 +114,18 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// TestRowOfAnImport: an imported record leads to the episode that was imported, not to
+// the live one of the same id.
+func TestRowOfAnImport(t *testing.T) {
+	l := ledgertest.New()
+	for capture, want := range map[string]string{"imported": "/episodes/production~imported/ep", "live": "/episodes/production/ep"} {
+		seq := l.Put("agent/piper", prod, &events.GateChosen{Context: events.Context{Capture: &capture}, Action: "KNOW"}, ledgertest.Episode("ep"))
+		if got := RowOf(seq, l.Body(seq)).To; got != want {
+			t.Errorf("%s leads to %s, want %s", capture, got, want)
+		}
+	}
+}
+
 func TestRow(t *testing.T) {
 	l := ledgertest.New()
 	text := "a\u202eb\nc" + strings.Repeat("W", 5000)
@@ -235,6 +247,14 @@ func TestLive(t *testing.T) {
 	defer srv.Close()
 	defer srv.CloseClientConnections()
 
+	// Who asks for the head alone takes no place.
+	for range maxLive + 1 {
+		resp, err := http.Head(srv.URL + "/events/live?after=1")
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		resp.Body.Close()
+	}
 	// From behind a record on, what comes, each once.
 	head := ledger.Seq(liveBehind + 500)
 	l := listen(t, fmt.Sprintf("%s/events/live?after=%d", srv.URL, head-3), "")
