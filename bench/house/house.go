@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -51,8 +52,12 @@ type Process struct {
 
 // Start starts a command; the end of ctx kills it.
 func Start(ctx context.Context, name string, args ...string) (*Process, error) {
+	return start(ctx, nil, name, args...)
+}
+
+func start(ctx context.Context, stdout io.Writer, name string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.CommandContext(ctx, name, args...), stderr: new(bytes.Buffer), Since: time.Now(), Done: make(chan struct{})}
-	p.cmd.Stderr = p.stderr
+	p.cmd.Stdout, p.cmd.Stderr = stdout, p.stderr
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -68,6 +73,11 @@ func Start(ctx context.Context, name string, args ...string) (*Process, error) {
 // Start starts the assay command on the house's directory.
 func (h *House) Start(ctx context.Context, args ...string) (*Process, error) {
 	return Start(ctx, h.Assay, append([]string{"--dir", h.Dir}, args...)...)
+}
+
+// StartTo is Start with a place for what the command prints.
+func (h *House) StartTo(ctx context.Context, stdout io.Writer, args ...string) (*Process, error) {
+	return start(ctx, stdout, h.Assay, append([]string{"--dir", h.Dir}, args...)...)
 }
 
 // Run runs the assay command to its end.

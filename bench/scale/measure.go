@@ -5,19 +5,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"assay/bench/fill"
 	"assay/bench/house"
 	"assay/bench/workload"
 	"assay/internal/principal"
 	"assay/ledger/broker"
 )
+
+// fillCommand is the hidden command that fills a directory: scale fill DIR N.
+// It is a process of its own so that the processes that are measured are not
+// started from a large one, whose memory the kernel would count as theirs.
+const fillCommand = "fill"
+
+func fillMain(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) != 2 {
+		return errors.New("fill: want a directory and a number of records")
+	}
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	return fill.Fill(ctx, args[0], n, out)
+}
 
 // steps are what is measured on a house.
 type steps struct{ house.House }

@@ -103,6 +103,9 @@ func (c *auditSampleCmd) Run(a *app) error {
 		return usageError("an export cannot be written to: give --dry-run")
 	}
 	audit, err := c.draw(a, wanted)
+	if errors.Is(err, node.ErrNoWeek) {
+		return notCompared(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -189,7 +192,7 @@ func (c *auditCheckCmd) Run(a *app) error {
 	}
 	audit, err := c.draw(a, nil)
 	if errors.Is(err, node.ErrNoWeek) {
-		return &exitError{exitNotCompare, err}
+		return notCompared(err)
 	}
 	if err != nil {
 		return err

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,10 +16,9 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"assay/cmd/internal/node"
-	"assay/events"
-	"assay/events/publish"
 	"assay/projector/audit"
 	"assay/projector/metric"
+	"assay/projector/ui"
 	"assay/projector/view"
 )
 
@@ -32,6 +30,8 @@ type auditLabelCmd struct {
 	Stdin  bool              `help:"Read labels from stdin, one JSON object a line: {\"id\":…,\"answers\":{FIELD:ANSWER,…},\"note\":…}."`
 	Blind  bool              `help:"With --label or --stdin: the rater saw neither the system's verdict nor another's labels."`
 	Texts  string            `help:"Directory with the text of each case in a file ID.txt (the id percent-encoded), shown with it; detector and abduction need it." type:"existingdir" placeholder:"DIR"`
+	Pages  bool              `help:"Label on pages instead of in the terminal, by keyboard or mouse; they show the cases alone and are served on loopback."`
+	Listen string            `help:"With --pages: their address." default:"127.0.0.1:7778" placeholder:"[HOST:]PORT"`
 	DryRun bool              `help:"Print the events; publish nothing."`
 }
 
@@ -43,23 +43,11 @@ type given struct {
 	Note    *string           `json:"note,omitzero"`
 }
 
-// labelled is what came of a label.
-type labelled struct {
-	ID   string `json:"id"`
-	Kind string `json:"kind"`
-	// Written is false where the rater had labelled the case before, in the record Seq.
-	Written bool    `json:"written"`
-	Seq     *uint64 `json:"seq,omitzero"`
-	Event   any     `json:"event,omitzero"` // with --dry-run
-}
-
 // labelling is one run of the command.
 type labelling struct {
 	*auditLabelCmd
 	a       *app
-	sample  *node.Labels
-	cases   []audit.Case
-	publish func(context.Context, []byte) (publish.Receipt, error)
+	session *audit.Session
 }
 
 func (c *auditLabelCmd) Run(a *app) error {
@@ -73,17 +61,25 @@ func (c *auditLabelCmd) Run(a *app) error {
 		return usageError("only an operator labels, not %s", c.As)
 	case len(c.Label) > 0 && c.Stdin:
 		return usageError("give --label or --stdin, not both")
+	case c.Pages && scripted:
+		return usageError("--pages asks for the labels: give neither --label nor --stdin")
 	case !c.DryRun && (c.File != "" || c.Export != ""):
 		return usageError("an export cannot be written to: give --dry-run")
 	case c.Blind && !scripted:
-		return usageError("--blind is for --label and --stdin: the terminal hides what a rater must not see")
+		return usageError("--blind is for --label and --stdin: terminal and pages hide what a rater must not see")
 	case !scripted && hidden && c.Texts == "":
 		return usageError("the id alone would give the detector's verdict away: give the texts of the cases with --texts")
 	}
-	l := &labelling{auditLabelCmd: c, a: a}
-	err := c.with(a, func(cfg node.AuditConfig) (err error) {
-		if l.sample, err = node.ReadLabels(a.ctx, cfg); err == nil {
-			l.cases, err = node.ReadCases(a.ctx, cfg, l.sample.Sampled)
+	l := &labelling{c, a, &audit.Session{Set: c.Set, Rater: c.As}}
+	if c.Texts != "" {
+		l.session.Texts = os.DirFS(c.Texts)
+	}
+	err := c.with(a, func(cfg node.AuditConfig) error {
+		s := l.session
+		sample, err := node.ReadLabels(a.ctx, cfg)
+		if err == nil {
+			s.Week, s.Seed, s.Sample, s.Labels = sample.Sampled.Week, sample.Sampled.Seed, uint64(sample.Seq), sample.Labels
+			s.Cases, err = node.ReadCases(a.ctx, cfg, sample.Sampled)
 		}
 		return err
 	})
@@ -100,32 +96,28 @@ func (c *auditLabelCmd) Run(a *app) error {
 			return err
 		}
 		defer done()
-		l.publish = client.Publish
+		l.session.Publish = func(ctx context.Context, event []byte) (*uint64, error) {
+			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+			defer cancel()
+			r, err := client.Publish(ctx, event)
+			return r.Seq, err
+		}
 	}
 	switch {
 	case c.Stdin:
 		return l.fromLines()
 	case scripted:
 		return l.fromFlags()
+	case c.Pages:
+		return l.serve()
 	}
 	return l.ask()
 }
 
-// mine is the rater's own label of a case; nil when there is none.
-func (l *labelling) mine(c *audit.Case) *view.Label {
-	for i := range l.sample.Labels {
-		v := &l.sample.Labels[i]
-		if v.Kind == c.Kind && v.ID == c.ID && v.Rater == l.As && v.RubricVersion == audit.Rubric && v.Type == audit.TypeOf(l.Set) {
-			return v
-		}
-	}
-	return nil
-}
-
 // find is the case that a script means.
 func (l *labelling) find(g *given) (found *audit.Case, err error) {
-	for i := range l.cases {
-		c := &l.cases[i]
+	for i := range l.session.Cases {
+		c := &l.session.Cases[i]
 		switch {
 		case c.ID != g.ID || g.Kind != "" && g.Kind != c.Kind:
 		case found != nil:
@@ -135,7 +127,7 @@ func (l *labelling) find(g *given) (found *audit.Case, err error) {
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("%q is no case of the %s of %s", g.ID, l.Set, l.sample.Sampled.Week)
+		return nil, fmt.Errorf("%q is no case of the %s of %s", g.ID, l.Set, l.session.Week)
 	}
 	return found, nil
 }
@@ -193,7 +185,7 @@ func (l *labelling) write(all []given) error {
 		if err != nil {
 			return err
 		}
-		v := l.label(c, l.Blind)
+		v := l.session.Label(c, l.Blind)
 		v.Note = all[i].Note
 		if err := audit.Fill(v, l.Set, all[i].Answers); err != nil {
 			return fmt.Errorf("%s: %w", c.ID, err)
@@ -201,7 +193,7 @@ func (l *labelling) write(all []given) error {
 		if slices.ContainsFunc(todo, func(r ready) bool { return r.c == c }) {
 			return fmt.Errorf("%s is labelled twice", c.ID)
 		}
-		if was := l.mine(c); was != nil {
+		if was := l.session.Mine(c); was != nil {
 			for _, q := range audit.QuestionsOf(l.Set, c.Kind) {
 				if q.Get(was) != q.Get(v) {
 					return fmt.Errorf("%s has your label in record %d, which says otherwise of %s: the first counts", c.ID, was.Seq, q.Field)
@@ -211,72 +203,43 @@ func (l *labelling) write(all []given) error {
 		todo = append(todo, ready{c, v})
 	}
 	for _, r := range todo {
-		out, err := l.put(r.c, r.v)
+		out, err := l.session.Put(l.a.ctx, r.c, r.v)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", r.c.ID, err)
 		}
-		if err := l.a.print(out, func(w io.Writer) { out.text(w, "") }); err != nil {
+		if err := l.wrote(out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *labelled) text(w io.Writer, indent string) {
-	switch {
-	case o.Event != nil:
-		fmt.Fprintf(w, "%s%s %s: not written\n", indent, o.Kind, visible(o.ID))
-	case !o.Written:
-		fmt.Fprintf(w, "%s%s %s: labelled before, in record %d\n", indent, o.Kind, visible(o.ID), *o.Seq)
-	case o.Seq != nil:
-		fmt.Fprintf(w, "%s%s %s: record %d\n", indent, o.Kind, visible(o.ID), *o.Seq)
-	default:
-		fmt.Fprintf(w, "%s%s %s: written\n", indent, o.Kind, visible(o.ID))
-	}
+// wrote prints what came of a label.
+func (l *labelling) wrote(o *audit.Outcome) error {
+	return l.a.print(o, func(w io.Writer) {
+		what := o.Kind + " " + visible(o.ID)
+		switch {
+		case o.Event != nil:
+			fmt.Fprintf(w, "%s: not written\n", what)
+		case o.Written && o.Seq != nil:
+			fmt.Fprintf(w, "%s: record %d\n", what, *o.Seq)
+		case o.Written:
+			fmt.Fprintf(w, "%s: written\n", what)
+		case o.Seq != nil:
+			fmt.Fprintf(w, "%s: labelled before, in record %d\n", what, *o.Seq)
+		default:
+			fmt.Fprintf(w, "%s: labelled before\n", what)
+		}
+	})
 }
 
-// label is a label of a case without answers.
-func (l *labelling) label(c *audit.Case, blind bool) *view.Label {
-	seq := uint64(l.sample.Seq)
-	return &view.Label{
-		Type: audit.TypeOf(l.Set), Kind: c.Kind, ID: c.ID, SampleSeq: &seq, Stratum: &c.Stratum, Rater: l.As, Principal: l.As, RubricVersion: audit.Rubric,
-		// In the outcomes a turn is one that the detector found nothing in.
-		Blind: blind && !(l.Set == metric.SetOutcomes && c.Kind == view.LabelTurn),
+// asked is wrote of the case n, counted from 1, whose id may be hidden from who was
+// asked.
+func (l *labelling) asked(n int, c *audit.Case, o *audit.Outcome) error {
+	if c.Hidden {
+		o.ID, o.Kind = strconv.Itoa(n), "case"
 	}
-}
-
-// put writes a label. Its id follows from sample, case, rater and rubric, so that two
-// runs at once cannot label a case twice.
-func (l *labelling) put(c *audit.Case, v *view.Label) (*labelled, error) {
-	out := &labelled{ID: c.ID, Kind: c.Kind}
-	if was := l.mine(c); was != nil {
-		n := uint64(was.Seq)
-		out.Seq = &n
-		return out, nil
-	}
-	data := audit.Data(l.Set, v)
-	if l.DryRun {
-		out.Event = data
-		return out, nil
-	}
-	ev, err := events.Maker{Source: "urn:assay:operator"}.New(data)
-	if err != nil {
-		return nil, err
-	}
-	ev.ID = events.DerivedID(ev.Type, strconv.FormatUint(*v.SampleSeq, 10), v.Kind, v.ID, v.Rater, v.RubricVersion).String()
-	raw, err := events.Encode(ev)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(l.a.ctx, 30*time.Second)
-	defer cancel()
-	r, err := l.publish(ctx, raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.ID, err)
-	}
-	out.Written, out.Seq = true, r.Seq
-	l.sample.Labels = append(l.sample.Labels, *v)
-	return out, nil
+	return l.wrote(o)
 }
 
 // ask goes through the cases that the rater has not labelled yet, and writes each
@@ -284,13 +247,13 @@ func (l *labelling) put(c *audit.Case, v *view.Label) (*labelled, error) {
 func (l *labelling) ask() error {
 	in := bufio.NewReader(l.a.stdin)
 	w := l.a.stderr // stdout is for what was written
-	fmt.Fprintf(w, "%d cases of %s, drawn by the seed %s\n", len(l.cases), l.sample.Sampled.Week, l.sample.Sampled.Seed)
-	for i := range l.cases {
-		c := &l.cases[i]
-		if l.mine(c) != nil {
+	fmt.Fprintf(w, "%d cases of %s, drawn by the seed %s\n", len(l.session.Cases), l.session.Week, l.session.Seed)
+	for i := range l.session.Cases {
+		c := &l.session.Cases[i]
+		if l.session.Mine(c) != nil {
 			continue
 		}
-		fmt.Fprintf(w, "\ncase %d of %d\n", i+1, len(l.cases))
+		fmt.Fprintf(w, "\ncase %d of %d\n", i+1, len(l.session.Cases))
 		if err := l.show(w, c); err != nil {
 			return err
 		}
@@ -304,14 +267,11 @@ func (l *labelling) ask() error {
 		if err != nil {
 			return err
 		}
-		out, err := l.put(c, v)
+		out, err := l.session.Put(l.a.ctx, c, v)
 		if err != nil {
-			return err
+			return fmt.Errorf("case %d: %w", i+1, err)
 		}
-		if c.Hidden {
-			out.ID, out.Kind = strconv.Itoa(i+1), "case"
-		}
-		if err := l.a.print(out, func(w io.Writer) { out.text(w, "") }); err != nil {
+		if err := l.asked(i+1, c, out); err != nil {
 			return err
 		}
 	}
@@ -324,18 +284,22 @@ func (l *labelling) show(w io.Writer, c *audit.Case) error {
 		fmt.Fprintf(w, "  %-14s %s\n", c.Kind, visible(c.ID))
 	}
 	showFacts(w, c.Before)
-	if l.Texts == "" {
-		return nil
+	text, err := l.session.Text(c)
+	if text != "" {
+		fmt.Fprintf(w, "%s\n", visible(text))
 	}
-	text, err := os.ReadFile(filepath.Join(l.Texts, url.PathEscape(c.ID)+".txt"))
-	if errors.Is(err, os.ErrNotExist) && !c.Hidden {
-		return nil
-	}
+	return err
+}
+
+// serve asks on pages until it is stopped.
+func (l *labelling) serve() error {
+	addr, err := node.ListenAddress(l.Listen, false)
 	if err != nil {
-		return fmt.Errorf("the text of a case: %w", err)
+		return usageError("--listen: %w", err)
 	}
-	fmt.Fprintf(w, "%s\n", visible(string(text)))
-	return nil
+	return servePages(l.a, addr, func(addr, key string) (http.Handler, error) {
+		return ui.NewLabelling(ui.LabelConfig{Session: l.session, Addr: addr, Key: key, Wrote: l.asked, Log: l.a.log})
+	}, "who has it labels as "+l.As)
 }
 
 func showFacts(w io.Writer, facts []audit.Fact) {
@@ -350,7 +314,7 @@ var errSkip = errors.New("skipped")
 // answer asks a case's questions. io.EOF means that the rater breaks off, and nothing
 // of the case is kept.
 func (l *labelling) answer(in *bufio.Reader, w io.Writer, c *audit.Case) (*view.Label, error) {
-	v, before, followed := l.label(c, true), "", false
+	v, before, followed := l.session.Label(c, true), "", false
 	for _, q := range audit.QuestionsOf(l.Set, c.Kind) {
 		if !q.Asked(before) {
 			continue

@@ -93,6 +93,9 @@ func TestAuditSampleOfAnExport(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Published || len(r.Sample.Strata) != 3 || r.Sample.Strata[0].Population != 3 {
 		t.Errorf("%v: %s", err, out)
 	}
+	if _, errs := b.assay(3, "audit", "sample", "--dry-run", "--week", "2026-W41"); !strings.Contains(errs, "closed no such week") {
+		t.Error(errs)
+	}
 	b.PutEvent("operator/main", "production", []byte(b.sampled()))
 	out, _ = b.assay(0, "audit", "sample", "--dry-run")
 	if !strings.Contains(out, "\npublished   record 8 ") {

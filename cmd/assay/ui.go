@@ -48,18 +48,26 @@ func (c *uiCmd) Run(a *app) error {
 		return err
 	}
 	defer source.Close()
+	return servePages(a, addr, func(addr, key string) (http.Handler, error) {
+		return ui.New(ui.Config{Source: source, Addr: addr, Key: key, Reports: c.Reports, Log: a.log})
+	}, "who has it reads the whole ledger")
+}
+
+// servePages listens, prints the address with a new key and serves pages until the
+// command is stopped; may says what the key lets do.
+func servePages(a *app, addr string, pages func(addr, key string) (http.Handler, error), may string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
 	}
 	key := rand.Text()
-	h, err := ui.New(ui.Config{Source: source, Addr: ln.Addr().String(), Key: key, Reports: c.Reports, Log: a.log})
+	h, err := pages(ln.Addr().String(), key)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	out := served{(&url.URL{Scheme: "http", Host: ln.Addr().String(), Path: "/", RawQuery: url.Values{"key": {key}}.Encode()}).String()}
 	if err := a.print(out, func(w io.Writer) {
-		fmt.Fprintf(w, "open %s\nThe key in it opens the pages until this command ends; who has it reads the whole ledger.\n", out.Address)
+		fmt.Fprintf(w, "open %s\nThe key in it opens the pages until this command ends; %s.\n", out.Address, may)
 	}); err != nil {
 		return errors.Join(err, ln.Close())
 	}

@@ -113,6 +113,7 @@ type DB struct {
 	idle   sync.Cond // users fell to zero
 	users  int
 	closed bool
+	open   map[*Snapshot]struct{}
 	// write serialises the calls into Pebble's commit pipeline: a commit that
 	// fails there leaves the pipeline's lock held, so that the next one must
 	// be refused before it enters. Waiting for the fsync is outside of it.
@@ -136,7 +137,7 @@ func Open(dir string, o Options) (*DB, error) {
 	switch {
 	case err == nil:
 		files.armed.Store(true)
-		d := &DB{db: db, fail: fail, noLog: o.NoLog}
+		d := &DB{db: db, fail: fail, noLog: o.NoLog, open: map[*Snapshot]struct{}{}}
 		d.idle.L = &d.mu
 		if failed := d.Err(); failed != nil {
 			return nil, fmt.Errorf("open store %s: %w", dir, errors.Join(failed, d.Close()))
@@ -336,7 +337,8 @@ func (d *DB) Checkpoint(dir string) error {
 	return d.Err()
 }
 
-// Close releases the store. Snapshots must be closed before. A failed store is
+// Close releases the store, and snapshots that are still open: whoever reads one gets
+// ErrClosed. A failed store is
 // given a few seconds to let go; if it does not, Close reports that and the
 // lock is kept until the process ends, so that nobody can write beside it.
 func (d *DB) Close() error {
@@ -349,9 +351,18 @@ func (d *DB) Close() error {
 	for d.users > 0 {
 		d.idle.Wait()
 	}
+	open := d.open
+	d.open = nil
 	d.mu.Unlock()
+	closeAll := func() error {
+		var err error
+		for s := range open {
+			err = errors.Join(err, s.s.Close())
+		}
+		return errors.Join(err, d.db.Close())
+	}
 	if d.Err() == nil {
-		if err := d.db.Close(); err != nil {
+		if err := closeAll(); err != nil {
 			return fmt.Errorf("close store: %w", err)
 		}
 		return nil
@@ -363,7 +374,7 @@ func (d *DB) Close() error {
 				done <- fmt.Errorf("close failed store: %v", p)
 			}
 		}()
-		done <- d.db.Close()
+		done <- closeAll()
 	}()
 	select {
 	case <-done:
@@ -373,7 +384,7 @@ func (d *DB) Close() error {
 	}
 }
 
-// Snapshot is a frozen view of the store; it must be closed.
+// Snapshot is a frozen view of the store; it must be closed, and ends with the store.
 type Snapshot struct {
 	d *DB
 	s *pebble.Snapshot
@@ -381,11 +392,14 @@ type Snapshot struct {
 
 // Snapshot freezes the state between two commits.
 func (d *DB) Snapshot() (*Snapshot, error) {
-	if err := d.enter(); err != nil {
-		return nil, err
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, ErrClosed
 	}
-	defer d.leave()
-	return &Snapshot{d: d, s: d.db.NewSnapshot()}, nil
+	s := &Snapshot{d: d, s: d.db.NewSnapshot()}
+	d.open[s] = struct{}{}
+	return s, nil
 }
 
 // Get implements Reader.
@@ -408,10 +422,12 @@ func (s *Snapshot) Scan(prefix, after []byte, fn func(key, value []byte) error) 
 
 // Close releases the snapshot.
 func (s *Snapshot) Close() error {
-	if err := s.d.enter(); err != nil {
-		return err
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if _, open := s.d.open[s]; !open {
+		return nil // the store's Close released it
 	}
-	defer s.d.leave()
+	delete(s.d.open, s)
 	return s.s.Close()
 }
 

@@ -55,6 +55,43 @@ func keys(t testing.TB, r Reader, prefix, after string) string {
 	return strings.Join(out, " ")
 }
 
+// TestCloseEndsSnapshots: a store closes while somebody reads a snapshot of it, who then
+// learns that it is closed.
+func TestCloseEndsSnapshots(t *testing.T) {
+	d := mustOpen(t, t.TempDir(), Options{})
+	mustPut(t, d, true, "a", "x", "b", "y")
+	s, err := d.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reading, closed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		<-reading
+		closed <- d.Close()
+	}()
+	n := 0
+	if err := s.Scan(nil, nil, func(_, _ []byte) error {
+		if n++; n == 1 {
+			close(reading)
+		}
+		return nil
+	}); n != 2 || err != nil {
+		t.Errorf("the scan under way: %d keys, %v", n, err)
+	}
+	if err := <-closed; err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if _, err := s.Get([]byte("a")); !errors.Is(err, ErrClosed) {
+		t.Errorf("Get of a snapshot after Close: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("Close of the snapshot: %v", err)
+	}
+	if _, err := d.Snapshot(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Snapshot after Close: %v", err)
+	}
+}
+
 func TestReadWrite(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir, Options{})

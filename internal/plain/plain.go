@@ -22,8 +22,11 @@ func Line(s string) string {
 
 // ID is an identifier in ASCII, all else escaped, so that two which look alike
 // are alike.
-func ID(s string) string {
-	return escape(s, func(r rune) bool { return r < ' ' || r > '~' })
+func ID(s string) string { return Only(s, "") }
+
+// Only is ID for a text in which other signs may stand as they are.
+func Only(s, signs string) string {
+	return escape(s, func(r rune) bool { return (r < ' ' || r > '~') && !strings.ContainsRune(signs, r) })
 }
 
 func hidden(r rune) bool {

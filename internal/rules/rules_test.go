@@ -40,7 +40,7 @@ var rooms = map[string][]string{
 	"projector/view":      {"projector", "events", "ledger", "internal"},
 	"projector/metric":    {"projector", "projector/view", "events", "ledger", "internal", "internal/stats"},
 	"projector/audit":     {"projector", "projector/view", "projector/metric", "events", "ledger", "internal", "internal/stats"},
-	"projector/ui":        {"projector/metric", "projector/view", "events", "ledger", "internal"},
+	"projector/ui":        {"projector/audit", "projector/metric", "projector/view", "events", "ledger", "internal"},
 	"projector/report":    {"projector", "projector/metric", "projector/view", "events", "ledger", "internal"},
 	"projector/table":     {"projector", "projector/view", "events", "ledger", "internal"},
 	"resolver":            {"events", "ledger", "ledger/stream", "internal"},

@@ -17,6 +17,10 @@ import (
 // PullBytes is how much one pull of a read may carry: the best of those tried.
 const PullBytes = 8 << 20
 
+// shortRead is up to how many messages a bounded read asks for what it wants alone: a
+// pull of PullBytes would have the server send thousands more. A longer one pulls ahead.
+const shortRead = 4096
+
 // stallAfter is how long a bounded read waits for the next message before it
 // asks whether the last one is there at all.
 const stallAfter = 2 * time.Second
@@ -40,6 +44,19 @@ func (s *Stream) Read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 		to = min(to, head.Last)
 		if head.Last == 0 || from > to {
 			return nil
+		}
+		if from == to { // needs no consumer, unless it is lost
+			var body []byte
+			err := s.withLeader(ctx, electedWithin, func(ctx context.Context) (err error) {
+				body, err = s.Get(ctx, from)
+				return err
+			})
+			switch {
+			case err == nil:
+				return fn(from, body)
+			case !errors.Is(err, ErrNotFound):
+				return fmt.Errorf("read %d: %w", from, err)
+			}
 		}
 	}
 	for try := 1; ; try++ {
@@ -83,6 +100,10 @@ func (s *Stream) read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 		stopped = true
 		mu.Unlock()
 	}()
+	pull := []jetstream.PullConsumeOpt{jetstream.PullMaxBytes(PullBytes)} // the ordered consumer mends its own interruptions
+	if n := to - from + 1; to != 0 && n <= shortRead {
+		pull = append(pull, jetstream.StopAfter(n))
+	}
 	cc, err := cons.Consume(func(m jetstream.Msg) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -110,7 +131,7 @@ func (s *Stream) read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 			stopped = true
 			finish(err)
 		}
-	}, jetstream.PullMaxBytes(PullBytes)) // the ordered consumer mends its own interruptions
+	}, pull...)
 	if err != nil {
 		return fmt.Errorf("read from %d: %w", from, err)
 	}
@@ -122,13 +143,15 @@ func (s *Stream) read(ctx context.Context, from, to ledger.Seq, fn func(seq ledg
 		ended := false
 		select {
 		case err := <-done:
-			if errors.Is(err, errEnd) {
-				return nil
-			}
-			return err
+			return unlessEnd(err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-cc.Closed():
+			select {
+			case err := <-done:
+				return unlessEnd(err) // it closed behind the last message
+			default:
+			}
 			return fmt.Errorf("read from %d: connection closed", from)
 		case <-behind:
 			ended = true
@@ -191,6 +214,13 @@ func (l *lag) since(at ledger.Seq) time.Duration {
 }
 
 var errEnd = errors.New("end of the range")
+
+func unlessEnd(err error) error {
+	if errors.Is(err, errEnd) {
+		return nil
+	}
+	return err
+}
 
 // positionOf reads the stream sequence and the number of messages behind it out
 // of a delivery's reply subject, which is one of

@@ -251,6 +251,37 @@ func TestReadEnds(t *testing.T) {
 	}
 }
 
+// TestReadOfLargeMessages: a short range of more bytes than one pull carries is read to
+// its end, and to no further.
+func TestReadOfLargeMessages(t *testing.T) {
+	_, s := real(t)
+	const n, size = 160, 65_000
+	if n*size <= stream.PullBytes {
+		t.Fatal("one pull carries all")
+	}
+	body := []byte(strings.Repeat("x", size))
+	for first := 1; first <= n+20; first += 20 {
+		msgs := make([]stream.Message, 20)
+		for i := range msgs {
+			msgs[i] = stream.Message{Subject: "ledger.gate.chosen", Body: body}
+		}
+		if err := s.Append(t.Context(), ledger.Seq(first), msgs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := ledger.Seq(1)
+	err := s.Read(t.Context(), 1, n, func(seq ledger.Seq, got []byte) error {
+		if seq != next || len(got) != size {
+			return fmt.Errorf("message %d of %d bytes, want %d", seq, len(got), next)
+		}
+		next++
+		return nil
+	})
+	if err != nil || next != n+1 {
+		t.Errorf("up to %d: %v", next-1, err)
+	}
+}
+
 // TestReadPassesOverAGap: what the stream lost is for the reader to notice.
 func TestReadPassesOverAGap(t *testing.T) {
 	nc := plainServer(t, 0)
@@ -289,6 +320,11 @@ func TestReadPassesOverAGap(t *testing.T) {
 	}
 	if got := strings.Join(seqs, " "); got != "1 2 3 5 6 7 8 9" {
 		t.Error(got)
+	}
+	// One that is lost in the middle is passed over, alone too.
+	seqs = nil
+	if err := errors.Join(s.Read(t.Context(), 4, 4, note), s.Read(t.Context(), 3, 4, note), s.Read(t.Context(), 5, 5, note)); err != nil || strings.Join(seqs, " ") != "3 5" {
+		t.Error(seqs, err)
 	}
 	// Nor is it waited for, when there is nothing before it to be delivered.
 	if err := s.Read(t.Context(), 10, 10, note); !errors.As(err, &lost) || lost.After != 9 {

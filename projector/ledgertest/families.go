@@ -139,7 +139,9 @@ func (m *mixer) run() {
 	case 8:
 		put(&events.ResponseRecorded{RunID: run, CaseID: id, Status: "parsed", Answer: &events.Answer{Kind: "answer", Distribution: []events.AnswerShare{{Hypothesis: "h", P: m.rng.Float64()}}}})
 	case 9, 10:
-		put(&events.ScoreRecorded{RunID: run, CaseID: id, Scorer: "s/1", ScorerSHA256: hash64, Values: []events.ScoreValue{{Metric: "regret", Value: Ptr(m.rng.Float64())}}})
+		put(&events.ScoreRecorded{RunID: run, CaseID: id, Scorer: "s/1", ScorerSHA256: hash64, Values: []events.ScoreValue{
+			{Metric: "regret", Value: Ptr(m.rng.Float64())}, {Metric: "strawman_rate", Value: Ptr(0.25)}, {Metric: "time_to_first_useful_action", Value: Ptr(12.5)},
+		}})
 	case 11:
 		put(&events.ControlRecorded{RunID: run, CaseID: id, Condition: "C0", Tag: "direct", Outcome: pick(m.rng, "hit", "miss")})
 	case 12:

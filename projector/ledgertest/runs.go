@@ -94,6 +94,9 @@ func (t *tangler) answer(put func(events.Payload), run, id string) {
 			}
 			d.Values = append(d.Values, v)
 		}
+		if n := float64(len(d.Values)); n > 1 {
+			d.Values = append(d.Values, events.ScoreValue{Metric: "strawman_rate", Value: Ptr(n / 3)}, events.ScoreValue{Metric: "time_to_first_useful_action", Value: Ptr(10 * n)})
+		}
 		put(d)
 	}
 }

@@ -2,6 +2,7 @@ package metric
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -33,23 +34,9 @@ var runMetrics = []Metric{
 		"the best query's net value is above 0", func(net float64) bool { return net > 0 }, "INFER"),
 	policy("unnecessary_queries", "How often does the agent look where that was not worth its cost?", "RETRIEVE, ASK or TEST",
 		"no query's net value is above 0", func(net float64) bool { return net <= 0 }, "RETRIEVE", "ASK", "TEST"),
-	{
-		Name:        "decision_regret",
-		Question:    "How much more than the best choice does what the agent chose cost?",
-		Numerator:   "value regret of scored responses",
-		Denominator: "scored responses with a known regret",
-		Groups:      ofArms, Apart: true,
-		Kind: Outcome, Form: FormMean, Unit: "the loss table's", Per: perScore,
-		Exclusions: leftOutOf, Missing: noOracle,
-		Source: "C8 7.4, 14; C9 Scoring",
-		count: func(p *pass) error {
-			return p.scored(func(t *trial, s *view.Score) error {
-				it := t.item
-				it.ref = ref{s.Seq, events.TypeScoreRecorded}
-				return it.known(fixedPoint(valueOf(s, "regret"), perScore), "regret")
-			})
-		},
-	},
+	valued("decision_regret", "How much more than the best choice does what the agent chose cost?", "regret", "the loss table's", Outcome, "C8 7.4, 14; C9 Scoring", math.Inf(-1), math.Inf(1)),
+	valued("strawman_rate", "How often is a competing hypothesis one that the evidence had ruled out?", "strawman_rate", "share", Diagnostic, "C9 Proposal details, P2", 0, 1),
+	valued("time_to_first_useful_action", "How soon does the agent do something that helps?", "time_to_first_useful_action", "s", Guardrail, "C9 Proposal details, P2", 0, math.Inf(1)),
 	responses("protocol_failures", "How often does an arm give no answer that can be read?", "of those, responses that are malformed, empty, timed out or crashed",
 		"C8 7.3; C9 Run each case through four separated stages", func(r *events.ResponseRecorded) bool { return r.Status != responseParsed }),
 	responses("answer_coverage", "How much of what it is asked does an arm answer?",
@@ -112,6 +99,30 @@ var runMetrics = []Metric{
 	},
 	control("control_passes", "Does the instrument find what is there?", "C1, C2 and C3", "condition", "C1", "C2", "C3"),
 	control("control_false_accepts", "Does the instrument accept what is not there?", "C4 and C5", "condition and variant", "C4", "C5"),
+}
+
+// valued is the mean of a value of the score that counts. One beyond least and most is
+// none.
+func valued(name, question, value, unit string, kind Kind, source string, least, most float64) Metric {
+	return Metric{
+		Name: name, Question: question, Numerator: "value " + value + " of scored responses",
+		Denominator: "scored responses with a known " + strings.ReplaceAll(value, "_", " "),
+		Groups:      ofArms, Apart: true,
+		Kind: kind, Form: FormMean, Unit: unit, Per: perScore,
+		Exclusions: leftOutOf, Missing: noOracle,
+		Source: source,
+		count: func(p *pass) error {
+			return p.scored(func(t *trial, s *view.Score) error {
+				it := t.item
+				it.ref = ref{s.Seq, events.TypeScoreRecorded}
+				v := valueOf(s, value)
+				if v != nil && (*v < least || *v > most) {
+					v = nil
+				}
+				return it.known(fixedPoint(v, perScore), strings.ReplaceAll(value, "_", " "))
+			})
+		},
+	}
 }
 
 // policy is how often a response has one of the actions where the net value of a query

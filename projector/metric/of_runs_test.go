@@ -94,15 +94,21 @@ var runByHand = []byHand{
 	{
 		// (0.5 + 0.25) ÷ 2; what does not apply to d3 is no 0.
 		metric: "decision_regret",
-		build: func(b book) {
-			b.run("r", "A2", "dev")
-			for i, v := range []*float64{ptr(0.5), ptr(0.25), nil} {
-				id := fmt.Sprint("d", i+1)
-				b.respond("r", id, 0)
-				b.score("r", id, 0, nil, events.ScoreValue{Metric: "regret", Value: v})
-			}
-		},
-		want: "null (750000/2) unknown regret 1", groups: "A2, dev 0.375 (750000/2) unknown regret 1", rows: "3n d1=500000, 5n d2=250000, 7e d3",
+		build:  valuedBook("regret", ptr(0.5), ptr(0.25), nil),
+		want:   "null (750000/2) unknown regret 1", groups: "A2, dev 0.375 (750000/2) unknown regret 1", rows: "3n d1=500000, 5n d2=250000, 7e d3",
+	},
+	{
+		// (0 + 0.5) ÷ 2; a share above 1 is none, and what has no value is no 0.
+		metric: "strawman_rate",
+		build:  valuedBook("strawman_rate", ptr(0.0), ptr(0.5), ptr(1.5), nil),
+		want:   "null (500000/2) unknown strawman rate 2", groups: "A2, dev 0.25 (500000/2) unknown strawman rate 2", rows: "3n d1=0, 5n d2=500000, 7e d3, 9e d4",
+	},
+	{
+		// (30 + 12.5) ÷ 2 s; there is no time before the start.
+		metric: "time_to_first_useful_action",
+		build:  valuedBook("time_to_first_useful_action", ptr(30.0), ptr(12.5), ptr(-1.0), nil),
+		want:   "null (42500000/2) unknown time to first useful action 2", groups: "A2, dev 21.25 (42500000/2) unknown time to first useful action 2",
+		rows: "3n d1=30000000, 5n d2=12500000, 7e d3, 9e d4",
 	},
 	{
 		// Of three repetitions one is malformed; the first response to each counts.
@@ -217,4 +223,16 @@ func controls(b book) {
 	control("C5", "a", "reversed", "miss")
 	control("C5", "a", "sign", "hit")
 	control("C0", "a", "", "miss")
+}
+
+// valuedBook has a score with each of the values.
+func valuedBook(metric string, values ...*float64) func(book) {
+	return func(b book) {
+		b.run("r", "A2", "dev")
+		for i, v := range values {
+			id := fmt.Sprint("d", i+1)
+			b.respond("r", id, 0)
+			b.score("r", id, 0, nil, events.ScoreValue{Metric: metric, Value: v})
+		}
+	}
 }

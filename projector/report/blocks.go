@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"assay/projector/metric"
 )
@@ -19,6 +18,7 @@ var layout = []struct {
 }{
 	{"Bench", []string{"C9 Bench", "C8 Bench status"}, []string{
 		armScores, "arm_delta_cost", "arm_delta_tokens", "arm_delta_latency", "arm_discordance", "answer_coverage", "protocol_failures",
+		"strawman_rate", "time_to_first_useful_action",
 	}},
 	{"Opportunities", []string{"C9 Coverage", "C8 Inference opportunities"}, []string{
 		"opportunities", "incidents", "routing_rate", "useful_per_100_opportunities", "detector_precision", "detector_recall", "trigger_recall",
@@ -93,28 +93,17 @@ func (b *builder) blocks() error {
 	}
 	bench := &b.out.Blocks[0]
 	for _, m := range scorersAlone {
-		if !b.hasMeasure(m.names) {
-			bench.Notes = append(bench.Notes, fmt.Sprintf("No data: %s, since no scorer gave both arms of a pair a value %s.", m.what, strings.Join(m.names, " or ")))
+		if !slices.ContainsFunc(b.all[m.metric].Groups, func(g metric.Group) bool { return g.Value != nil }) {
+			bench.Notes = append(bench.Notes, fmt.Sprintf("No data: %s, since no scorer gave a value %s. %s", words(m.metric), m.metric, m.why))
 		}
 	}
 	return nil
 }
 
-// scorersAlone is what the page wants and scorers alone can say: it stands among the
-// differences of arms where they do.
-var scorersAlone = []struct {
-	what  string
-	names []string
-}{
-	{"strawman rate", []string{"strawman_rate", "strawman"}},
-	{"time to first useful action", []string{"time_to_first_useful_action"}},
-}
-
-func (b *builder) hasMeasure(names []string) bool {
-	return slices.ContainsFunc(b.all[armScores].Groups, func(g metric.Group) bool {
-		pair, ok := parsePair(g.Name)
-		return ok && slices.ContainsFunc(names, pair.measures)
-	})
+// scorersAlone is what the ledger has by a scorer's word alone, and why.
+var scorersAlone = []struct{ metric, why string }{
+	{"strawman_rate", "Which hypotheses the evidence left is in the oracle's file, of which the ledger has the hash alone."},
+	{"time_to_first_useful_action", "Which action was useful no record says but a score."},
 }
 
 // empty says that the week has nothing for any figure.

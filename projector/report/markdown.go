@@ -70,5 +70,5 @@ func code(s string) string {
 	if s == "" {
 		return ""
 	}
-	return "`" + strings.NewReplacer("`", `\u{0060}`, "|", `\u{007c}`).Replace(s) + "`"
+	return "`" + strings.NewReplacer("`", `\u0060`, "|", `\u007c`).Replace(s) + "`"
 }

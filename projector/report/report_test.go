@@ -425,7 +425,7 @@ func TestHostile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(html), `\u{202e}`); n < 10 {
+	if n := strings.Count(string(html), `\u202e`); n < 10 {
 		t.Errorf("only %d of the hostile names are on the page", n)
 	}
 	for _, m := range tags.FindAllSubmatch(html, -1) {

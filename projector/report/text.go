@@ -5,9 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	escape "assay/internal/plain"
 	"assay/projector/metric"
 )
 
@@ -29,27 +28,12 @@ const tail = 24
 
 // clip is plain with another length.
 func clip(s string, most int) string {
-	all := []rune(ascii(s))
+	all := []rune(escape.Only(s, ours))
 	if len(all) <= most {
 		return string(all)
 	}
 	end := min(tail, most/3)
 	return fmt.Sprintf("%s… (%d bytes) …%s", string(all[:most-end]), len(s), string(all[len(all)-end:]))
-}
-
-func ascii(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r < utf8.RuneSelf && unicode.IsPrint(r), strings.ContainsRune(ours, r):
-			b.WriteRune(r)
-		default:
-			fmt.Fprintf(&b, `\u{%04x}`, r)
-		}
-	}
-	return b.String()
 }
 
 // words is the name of a metric as it is read.

@@ -147,13 +147,13 @@ func (s *Server) walk(ctx context.Context, b *episodeBody, t *things, from ledge
 	filter, own := Filter{Episode: b.EpisodeID}, int64(0)
 	b.Upto = min(b.LastSeq, from+episodeSearch-1)
 	err := s.source.Read(ctx, from, b.Upto, func(seq ledger.Seq, body []byte) error {
-		p := parse(seq, body)
-		if !filter.passes(&p) {
+		p, ok := filter.pick(seq, body)
+		if !ok {
 			return nil
 		}
 		b.Rows = append(b.Rows, p.row(body))
 		t.note(&p)
-		if p.rec.Namespace == b.Namespace {
+		if p.keptIn() == b.Namespace {
 			own++
 		}
 		if len(b.Rows) == episodeRows {

@@ -70,6 +70,10 @@ type liveState struct {
 // serveLive sends the records behind ?after= that the filter picks, as server-sent
 // events: rows (a JSON array of Row), passed (how many were left out) and state.
 func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return // would take a place and send nothing
+	}
 	select {
 	case s.live <- struct{}{}:
 		defer func() { <-s.live }()
@@ -101,7 +105,7 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 	go func() {
 		ended <- s.source.Read(ctx, ledger.Seq(after)+1, 0, func(seq ledger.Seq, body []byte) error {
 			var picked *Row
-			if p := parse(seq, body); filter.passes(&p) {
+			if p, ok := filter.pick(seq, body); ok {
 				r := p.row(body)
 				picked = &r
 			}
@@ -109,7 +113,6 @@ func (s *Server) serveLive(w http.ResponseWriter, r *http.Request) {
 			return nil
 		})
 	}()
-	w.Header().Set("Content-Type", "text/event-stream")
 	s.send(ctx, &stream{w: w, rc: http.NewResponseController(w)}, &b, ended)
 }
 

@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/events"
 	"assay/internal/plain"
 	"assay/ledger"
+	"assay/projector/view"
 )
 
 // Row is one record on one line. Its texts are harmless on a page or a terminal.
@@ -74,9 +76,23 @@ func (p *parsed) row(body []byte) Row {
 	}
 	r.Type, r.Episode, r.Data = plain.ID(p.event.Type), plain.ID(p.event.EpisodeID), begin(summary(p.event.RawData))
 	if r.Episode != "" {
-		r.To = pathOf("episodes", p.rec.Namespace, p.event.EpisodeID)
+		r.To = pathOf("episodes", p.keptIn(), p.event.EpisodeID)
 	}
 	return r
+}
+
+// keptIn is the namespace in which the views have the record: what was imported is an
+// episode of its own beside the live one of the same id.
+func (p *parsed) keptIn() string {
+	var data struct {
+		Context struct {
+			Capture *string `json:"capture"`
+		} `json:"context"`
+	}
+	if p.event == nil || json.Unmarshal(p.event.RawData, &data) != nil {
+		return p.rec.Namespace
+	}
+	return view.KeptIn(p.rec.Namespace, data.Context.Capture)
 }
 
 // summary are the members of data but its context, which is alike in most events,
@@ -133,8 +149,30 @@ func (f Filter) Passes(body []byte) bool {
 	if f.IsZero() {
 		return true
 	}
-	p := parse(0, body)
-	return f.passes(&p)
+	_, ok := f.pick(0, body)
+	return ok
+}
+
+// pick takes a stored message apart if the filter picks it.
+func (f Filter) pick(seq ledger.Seq, body []byte) (p parsed, ok bool) {
+	if !f.mayPass(body) {
+		return p, false
+	}
+	p = parse(seq, body)
+	return p, f.passes(&p)
+}
+
+// mayPass is false for most messages that are not picked, at a fraction of what taking
+// them apart costs: what the filter wants must stand in the bytes, unless these have an
+// escape, by which a text can be written otherwise.
+func (f Filter) mayPass(body []byte) bool {
+	stem, _ := strings.CutSuffix(f.Type, "*")
+	for _, want := range []string{stem, f.Principal, f.Namespace, f.Episode} {
+		if want != "" && !bytes.Contains(body, []byte(want)) {
+			return bytes.IndexByte(body, '\\') >= 0
+		}
+	}
+	return true
 }
 
 func (f Filter) passes(p *parsed) bool {

@@ -15,10 +15,10 @@ import (
 	"assay/projector/metric"
 )
 
-// parsePages makes a template of each file of pages, together with the layout and
-// what they share.
-func parsePages() (map[string]*template.Template, error) {
-	names, err := fs.Glob(files, "pages/*.html")
+// parsePages makes a template of each file of a directory, together with its layout and
+// the parts that all pages share.
+func parsePages(dir string) (map[string]*template.Template, error) {
+	names, err := fs.Glob(files, dir+"/*.html")
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func parsePages() (map[string]*template.Template, error) {
 		if name == "layout" || name == "parts" {
 			continue
 		}
-		t, err := template.New(name).Funcs(funcs).ParseFS(files, "pages/layout.html", "pages/parts.html", file)
+		t, err := template.New(name).Funcs(funcs).ParseFS(files, dir+"/layout.html", "pages/parts.html", file)
 		if err != nil {
 			return nil, err
 		}

@@ -21,15 +21,11 @@ package ui
 import (
 	"bytes"
 	"context"
-	"crypto/subtle"
 	"embed"
 	"errors"
 	"fmt"
 	"html/template"
-	"io/fs"
-	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -37,7 +33,7 @@ import (
 	"assay/internal/plain"
 )
 
-//go:embed pages/*.html static
+//go:embed pages static
 var files embed.FS
 
 // Config says what is served and to whom.
@@ -59,7 +55,7 @@ type Server struct {
 	source  Source
 	pages   map[string]*template.Template
 	mux     *http.ServeMux
-	hosts   func(host string) bool
+	door    *door
 	figures figures
 	live    chan struct{} // one for each connection that gets live rows
 }
@@ -74,105 +70,22 @@ const maxLive = 32
 func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, source: cfg.Source, mux: http.NewServeMux(), live: make(chan struct{}, maxLive)}
 	var err error
-	if s.pages, err = parsePages(); err != nil {
+	if s.pages, err = parsePages("pages"); err != nil {
 		return nil, err
 	}
-	if s.hosts, err = hostsOf(cfg.Addr); err != nil {
+	if s.door, err = newDoor(cfg.Addr, cfg.Key); err != nil {
 		return nil, err
 	}
-	static, err := fs.Sub(files, "static")
-	if err != nil {
-		return nil, err
-	}
-	s.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	s.mux.Handle("GET /static/", http.FileServerFS(files))
 	s.routes()
 	return s, nil
 }
 
-// hostsOf says under which hosts the address may be asked for: its own, localhost for
-// a loopback address and, where all addresses are listened on, any address; a name
-// that a foreign site owns is none of them.
-func hostsOf(addr string) (func(host string) bool, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	ip := net.ParseIP(host)
-	return func(asked string) bool {
-		name, at, err := net.SplitHostPort(asked)
-		switch {
-		case err != nil || at != port:
-			return false
-		case name == host:
-			return true
-		case strings.EqualFold(name, "localhost"):
-			return ip != nil && ip.IsLoopback()
-		}
-		return ip != nil && ip.IsUnspecified() && net.ParseIP(name) != nil
-	}, nil
-}
-
-const (
-	policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
-		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	// sandboxed is for reports, which are files of another program: they may use
-	// styles of their own and nothing else.
-	sandboxed = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cache-Control", "no-store")
-	switch {
-	case !s.hosts(r.Host):
-		http.Error(w, "this address is served under its own name alone", http.StatusMisdirectedRequest)
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "these pages change nothing: GET and HEAD alone", http.StatusMethodNotAllowed)
-	case s.opens(w, r):
-	case !s.isOpen(r):
-		http.Error(w, "open the address that `assay ui` printed: it has the key", http.StatusForbidden)
-	default:
+	if s.door.admits(w, r, http.MethodGet, http.MethodHead) {
 		s.mux.ServeHTTP(w, r)
 	}
-}
-
-// keyParam is the query parameter and, with the port, the cookie of the key: the
-// ports of a host share their cookies.
-const keyParam = "key"
-
-func (s *Server) cookie() string {
-	_, port, _ := net.SplitHostPort(s.cfg.Addr)
-	return "assay-ui-" + port
-}
-
-func (s *Server) isKey(text string) bool {
-	return subtle.ConstantTimeCompare([]byte(text), []byte(s.cfg.Key)) == 1
-}
-
-// opens exchanges the key in the address for a cookie, so that the address does not
-// keep it.
-func (s *Server) opens(w http.ResponseWriter, r *http.Request) bool {
-	if s.cfg.Key == "" || r.URL.Path != "/" || !s.isKey(r.URL.Query().Get(keyParam)) {
-		return false
-	}
-	http.SetCookie(w, &http.Cookie{Name: s.cookie(), Value: s.cfg.Key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-	http.Redirect(w, r, "/", http.StatusSeeOther)
-	return true
-}
-
-func (s *Server) isOpen(r *http.Request) bool {
-	if s.cfg.Key == "" {
-		return true
-	}
-	c, err := r.Cookie(s.cookie())
-	return err == nil && s.isKey(c.Value)
 }
 
 // page is what every page is rendered from.
@@ -209,9 +122,14 @@ func (s *Server) view(pattern, name string, fn func(ctx context.Context, r *http
 }
 
 func (s *Server) write(w http.ResponseWriter, status int, name string, p *page) {
+	render(w, s.cfg.Log, status, s.pages[name], p)
+}
+
+// render answers with a page of the template "layout".
+func render(w http.ResponseWriter, log zerolog.Logger, status int, t *template.Template, data any) {
 	var b bytes.Buffer
-	if err := s.pages[name].ExecuteTemplate(&b, "layout", p); err != nil {
-		s.cfg.Log.Error().Err(err).Str("page", name).Msg("render")
+	if err := t.ExecuteTemplate(&b, "layout", data); err != nil {
+		log.Error().Err(err).Str("page", t.Name()).Msg("render")
 		http.Error(w, "this page could not be rendered", http.StatusInternalServerError)
 		return
 	}

@@ -67,6 +67,15 @@ func TestLatest(t *testing.T) {
 	}
 }
 
+func mustEvent(t *testing.T, body []byte) []byte {
+	t.Helper()
+	r, err := ledger.ParseRecord(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Event
+}
+
 func TestFilter(t *testing.T) {
 	l := ledgertest.New()
 	body := l.Body(l.Put("agent/piper", prod, &events.GateChosen{Action: "KNOW"}, ledgertest.Episode("ep")))
@@ -88,8 +97,32 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%+v: %v", tt.f, got)
 		}
 	}
+	// What is written with escapes is what it says.
+	escaped := l.Body(l.PutEvent("agent/piper", prod, []byte(strings.NewReplacer(`"ep"`, `"\u0065p"`, `"gate.chosen"`, `"gate\u002echosen"`).Replace(string(mustEvent(t, body))))))
+	for _, tt := range []struct {
+		f    Filter
+		want bool
+	}{
+		{Filter{Type: "gate.chosen"}, true}, {Filter{Type: "gate.*", Episode: "ep"}, true}, {Filter{Episode: "ep2"}, false}, {Filter{Type: "claim.*"}, false},
+	} {
+		if got := tt.f.Passes(escaped); got != tt.want {
+			t.Errorf("%+v, escaped: %v", tt.f, got)
+		}
+	}
 	if (Filter{Principal: "agent/piper"}).Passes([]byte("foreign")) || !(Filter{}).Passes([]byte("foreign")) {
 		t.Error("what is no record passes a filter, or does not pass none")
+	}
+}
+
+// TestRowOfAnImport: an imported record leads to the episode that was imported, not to
+// the live one of the same id.
+func TestRowOfAnImport(t *testing.T) {
+	l := ledgertest.New()
+	for capture, want := range map[string]string{"imported": "/episodes/production~imported/ep", "live": "/episodes/production/ep"} {
+		seq := l.Put("agent/piper", prod, &events.GateChosen{Context: events.Context{Capture: &capture}, Action: "KNOW"}, ledgertest.Episode("ep"))
+		if got := RowOf(seq, l.Body(seq)).To; got != want {
+			t.Errorf("%s leads to %s, want %s", capture, got, want)
+		}
 	}
 }
 
@@ -214,6 +247,14 @@ func TestLive(t *testing.T) {
 	defer srv.Close()
 	defer srv.CloseClientConnections()
 
+	// Who asks for the head alone takes no place.
+	for range maxLive + 1 {
+		resp, err := http.Head(srv.URL + "/events/live?after=1")
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		resp.Body.Close()
+	}
 	// From behind a record on, what comes, each once.
 	head := ledger.Seq(liveBehind + 500)
 	l := listen(t, fmt.Sprintf("%s/events/live?after=%d", srv.URL, head-3), "")
@@ -404,7 +445,7 @@ func TestHosts(t *testing.T) {
 
 // An identifier that is cut is made ASCII first: the sign of the cut is ours.
 func TestLongIdentifiers(t *testing.T) {
-	pages, err := parsePages()
+	pages, err := parsePages("pages")
 	if err != nil {
 		t.Fatal(err)
 	}

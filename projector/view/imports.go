@@ -25,9 +25,9 @@ type apart struct{ projector.Projection }
 
 // Apply implements projector.Projection.
 func (p apart) Apply(b *projector.Batch, r *projector.Record) error {
-	if isImport(r) {
+	if ns := KeptIn(r.Namespace, r.Event.Data.Common().Capture); ns != r.Namespace {
 		moved := *r
-		moved.Namespace += importedMark
+		moved.Namespace = ns
 		r = &moved
 	}
 	return p.Projection.Apply(b, r)
@@ -35,6 +35,15 @@ func (p apart) Apply(b *projector.Batch, r *projector.Record) error {
 
 func isImport(r *projector.Record) bool {
 	return deref(r.Event.Data.Common().Capture) == captureImported
+}
+
+// KeptIn is the namespace in which views keep what a record of a namespace says, by the
+// context.capture of its event.
+func KeptIn(ns string, capture *string) string {
+	if deref(capture) == captureImported {
+		return ns + importedMark
+	}
+	return ns
 }
 
 // isApart says whether a namespace holds what was imported into another.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -123,7 +124,8 @@ func statusOf(err error) int {
 var ErrNotFound = errors.New("not found")
 
 // Ask sends a request to the service at a socket and decodes the answer into
-// out; *[]byte takes it raw. ErrNotServed when nobody answers.
+// out; *[]byte takes it raw. ErrNotServed when nobody answers, as of one that ends
+// meanwhile.
 func Ask(ctx context.Context, socket, method, path string, query url.Values, out any) error {
 	client := http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -137,16 +139,12 @@ func Ask(ctx context.Context, socket, method, path string, query url.Values, out
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) && op.Op == "dial" {
-			return fmt.Errorf("%w (%s)", ErrNotServed, socket)
-		}
-		return err
+		return unserved(err, method, socket)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return err
+		return unserved(err, method, socket)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return answeredError(resp.StatusCode, body)
@@ -156,6 +154,23 @@ func Ask(ctx context.Context, socket, method, path string, query url.Values, out
 		return nil
 	}
 	return json.Unmarshal(body, out)
+}
+
+// unserved makes ErrNotServed of what a caller sees of a service that is not there, or
+// that ends before it has answered a question; of another request nobody knows then what
+// it did.
+func unserved(err error, method, socket string) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	away := ok && op.Op == "dial"
+	if method == http.MethodGet {
+		for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+			away = away || errors.Is(err, end)
+		}
+	}
+	if away {
+		return fmt.Errorf("%w (%s)", ErrNotServed, socket)
+	}
+	return err
 }
 
 func answeredError(status int, body []byte) error {

@@ -307,7 +307,10 @@ func AskServices(ctx context.Context, dir Dir) ([]Running, error) {
 		if a, ok := errors.AsType[*answered](err); ok && a.status == http.StatusServiceUnavailable {
 			r.NotReady, err = strings.Split(plain.Text(a.text), "\n"), nil
 		}
-		if err != nil && !errors.Is(err, ErrNotServed) {
+		if errors.Is(err, ErrNotServed) {
+			continue // it ended
+		}
+		if err != nil {
 			return out, err
 		}
 		out = append(out, r)

@@ -637,7 +637,9 @@ CREATE INDEX temp.score_response ON score(response);
 CREATE TEMP TABLE marked AS
 SELECT t.*, s.seq AS by, s.data ->> '$.outcome' AS outcome, s.data ->> '$.exclusion' AS exclusion,
        (SELECT v.value ->> '$.value' FROM json_each(s.data, '$.values') v WHERE v.value ->> '$.metric' = 'regret' ORDER BY v.key LIMIT 1) AS regret,
-       (SELECT v.value ->> '$.value' FROM json_each(s.data, '$.values') v WHERE v.value ->> '$.metric' = 'net_voi' ORDER BY v.key LIMIT 1) AS net_voi
+       (SELECT v.value ->> '$.value' FROM json_each(s.data, '$.values') v WHERE v.value ->> '$.metric' = 'net_voi' ORDER BY v.key LIMIT 1) AS net_voi,
+       (SELECT v.value ->> '$.value' FROM json_each(s.data, '$.values') v WHERE v.value ->> '$.metric' = 'strawman_rate' ORDER BY v.key LIMIT 1) AS strawman,
+       (SELECT v.value ->> '$.value' FROM json_each(s.data, '$.values') v WHERE v.value ->> '$.metric' = 'time_to_first_useful_action' ORDER BY v.key LIMIT 1) AS first_useful
 FROM trial t JOIN score s ON s.response = t.seq
 WHERE CASE WHEN t.scorer IS NULL THEN s.seq = (SELECT min(o.seq) FROM score o WHERE o.response = t.seq) ELSE s.scorer = t.scorer END;
 DELETE FROM marked WHERE exclusion IS NOT NULL;

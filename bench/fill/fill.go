@@ -1,4 +1,6 @@
-package main
+// Package fill makes a ledger of many records as fast as the broker takes them: that of
+// a system which was in use for a long time.
+package fill
 
 import (
 	"context"
@@ -25,28 +27,12 @@ import (
 	"assay/resolver/criterion"
 )
 
-// fillCommand is the hidden command that fills a directory: scale fill DIR N.
-// It is a process of its own so that the processes that are measured are not
-// started from a large one, whose memory the kernel would count as theirs.
-const fillCommand = "fill"
-
 // batch is how many records are appended at once: the broker's limit.
 const batch = stream.DefaultMaxBatch
 
-func fillMain(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) != 2 {
-		return errors.New("fill: want a directory and a number of records")
-	}
-	n, err := strconv.Atoi(args[1])
-	if err != nil {
-		return err
-	}
-	return fill(ctx, args[0], n, out)
-}
-
-// fill opens the ledger of a directory that `assay init --render-only` made,
+// Fill opens the ledger of a directory that `assay init --render-only` made,
 // long ago by its own time, and appends records up to n.
-func fill(ctx context.Context, dir string, n int, out io.Writer) (err error) {
+func Fill(ctx context.Context, dir string, n int, out io.Writer) (err error) {
 	b, err := broker.Start(broker.Config{Dir: dir})
 	if err != nil {
 		return err
@@ -120,7 +106,7 @@ func open(ctx context.Context, b *broker.Broker, dir string, at time.Time) (*nat
 	s, err := stream.New(nc, stream.Config{})
 	if err == nil {
 		err = logger.Genesis(ctx, logger.Config{
-			Dir: filepath.Join(dir, "logger"), Stream: s, Software: "bench/scale", Clock: stoppedClock(at),
+			Dir: filepath.Join(dir, "logger"), Stream: s, Software: "bench/fill", Clock: stoppedClock(at),
 		}, strings.Repeat("0", 2*sha256.Size))
 	}
 	if err != nil {
