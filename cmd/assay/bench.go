@@ -105,11 +105,11 @@ func printManifest(w io.Writer, m set.Manifest, cases int) {
 }
 
 type benchValidateCmd struct {
-	Set     string `arg:"" optional:"" help:"Directory of a set with its oracles. Default: fresh worlds." type:"existingdir" placeholder:"DIR"`
-	Private string `help:"Directory of the set's oracles. Default: DIR/private." type:"existingdir" placeholder:"DIR"`
-	Seed    string `help:"Seed of the fresh worlds." default:"validate" placeholder:"TEXT"`
-	Worlds  int    `help:"How many fresh worlds; fewer than the default may be too few for the audits." default:"1300"`
-	Draws   int    `help:"Draws of the simulation, for each model." default:"200000"`
+	Set     string  `arg:"" optional:"" help:"Directory of a set with its oracles. Default: fresh worlds." type:"existingdir" placeholder:"DIR"`
+	Private string  `help:"Directory of the set's oracles. Default: DIR/private." type:"existingdir" placeholder:"DIR"`
+	Seed    *string `help:"Seed of the fresh worlds. Default: validate." placeholder:"TEXT"`
+	Worlds  *int    `help:"How many fresh worlds. Default: 1300; fewer may be too few for the audits." placeholder:"N"`
+	Draws   int     `help:"Draws of the simulation, for each model." default:"200000"`
 }
 
 // validation is the table of `assay bench validate`.
@@ -121,8 +121,13 @@ type validation struct {
 }
 
 func (c *benchValidateCmd) Run(a *app) error {
-	if c.Draws < 1000 || c.Draws > 100_000_000 {
+	switch {
+	case c.Draws < 1000 || c.Draws > 100_000_000:
 		return usageError("--draws must be from 1000 to 100000000")
+	case c.Set != "" && (c.Seed != nil || c.Worlds != nil):
+		return usageError("--seed and --worlds are for fresh worlds: a set has its own")
+	case c.Set == "" && c.Private != "":
+		return usageError("--private is for a set: fresh worlds have no oracles on disk")
 	}
 	s, first, err := c.load(a)
 	if err != nil {
@@ -150,7 +155,14 @@ func (c *benchValidateCmd) load(a *app) (*set.Set, []set.Check, error) {
 	show, end := progress[int64](a, "drawing worlds")
 	defer end()
 	if c.Set == "" {
-		s, err := set.Generate(a.ctx, set.Recipe{V: record.Version, BenchVersion: set.BenchVersion, Seed: c.Seed, Split: set.Dev, Worlds: c.Worlds, BaseOnly: true}, show)
+		fresh := set.Recipe{V: record.Version, BenchVersion: set.BenchVersion, Seed: "validate", Split: set.Dev, Worlds: 1300, BaseOnly: true}
+		if c.Seed != nil {
+			fresh.Seed = *c.Seed
+		}
+		if c.Worlds != nil {
+			fresh.Worlds = *c.Worlds
+		}
+		s, err := set.Generate(a.ctx, fresh, show)
 		if errors.Is(err, set.ErrRecipe) {
 			err = usageError("%w", err)
 		}
@@ -203,6 +215,9 @@ type inspected struct {
 func (c *benchInspectCmd) Run(a *app) error {
 	if c.Oracle && c.Case == "" {
 		return usageError("--oracle needs a case")
+	}
+	if c.Private != "" && !c.Oracle {
+		return usageError("--private is for --oracle")
 	}
 	s, m, err := c.read()
 	if err != nil {

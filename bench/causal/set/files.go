@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/go-json-experiment/json"
-
 	"assay/bench/causal/record"
 	"assay/internal/durable"
 	"assay/internal/versioned"
@@ -191,10 +189,13 @@ func (c *Case) open(line []byte, committed Commitment) error {
 	if c.Committed() != committed.OracleSHA256 {
 		return errors.New("it is not the oracle that the manifest commits to")
 	}
-	if c.Oracle, err = record.Decode[record.PrivateOracle](c.OracleLine); err == nil && c.Oracle.CaseID != c.Public.CaseID {
-		err = errors.New("it is another case's")
+	if c.Oracle, err = record.Decode[record.PrivateOracle](c.OracleLine); err != nil {
+		return err
 	}
-	return err
+	if c.Oracle.CaseID != c.Public.CaseID {
+		return errors.New("it is another case's")
+	}
+	return c.checkOracle()
 }
 
 // ReadPublic reads what agents may: cases without their oracles.
@@ -220,26 +221,48 @@ func ReadPublic(dir string) (*Set, *Manifest, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	shown := map[record.Evidence]map[string]int{} // by kind and ref
 	for i := range s.Cases {
-		for _, e := range s.Cases[i].Public.Evidence {
-			name := e.Ref[len("sha256:"):]
-			if s.Blobs[name] != nil {
+		k := &s.Cases[i].Public
+		for _, e := range k.Evidence {
+			e.ID = ""
+			cards, read := shown[e]
+			if !read {
+				if cards, err = s.readBlob(dir, e); err != nil {
+					return nil, nil, err
+				}
+				shown[e] = cards
+			}
+			if cards == nil {
 				continue
 			}
-			b, err := os.ReadFile(filepath.Join(dir, "public", "blobs", name))
-			if err != nil {
-				return nil, nil, err
+			if err := checkQuery(k.Query, cards); err != nil {
+				return nil, nil, fmt.Errorf("%w: case %s: %w", ErrBroken, k.CaseID, err)
 			}
-			if hash(b) != name {
-				return nil, nil, fmt.Errorf("%w: blob %s has other bytes", ErrBroken, name)
-			}
-			s.Blobs[name] = b
 		}
 	}
 	if len(s.Blobs) != m.Blobs {
 		return nil, nil, fmt.Errorf("%w: the cases show %d blobs, the manifest says %d", ErrBroken, len(s.Blobs), m.Blobs)
 	}
 	return s, &m, nil
+}
+
+// readBlob reads a blob and checks that it is evidence of its kind; cards are the
+// variables that it shows, as checkEvidence says.
+func (s *Set) readBlob(dir string, e record.Evidence) (cards map[string]int, err error) {
+	name := e.Ref[len("sha256:"):]
+	b, err := os.ReadFile(filepath.Join(dir, "public", "blobs", name))
+	if err != nil {
+		return nil, err
+	}
+	if hash(b) != name {
+		return nil, fmt.Errorf("%w: blob %s has other bytes", ErrBroken, name)
+	}
+	s.Blobs[name] = b
+	if cards, err = checkEvidence(e.Kind, b); err != nil {
+		return nil, fmt.Errorf("%w: blob %s is no %s: %w", ErrBroken, name, e.Kind, err)
+	}
+	return cards, nil
 }
 
 // maxLine is the longest line of a set's files.
@@ -271,9 +294,4 @@ func lines(path string, n int, each func(i int, line []byte) error) error {
 		return fmt.Errorf("%w: %s does not have the manifest's %d lines", ErrBroken, filepath.Base(path), n)
 	}
 	return nil
-}
-
-// Mechanism is a blob that holds a model, read strictly.
-func Mechanism(blob []byte) (m record.Mechanism, err error) {
-	return m, json.Unmarshal(blob, &m, json.RejectUnknownMembers(true))
 }
