@@ -133,7 +133,7 @@ func TestHostileSets(t *testing.T) {
 			}
 		}
 		dir := filepath.Join(t.TempDir(), "set")
-		if err := s.Write(context.Background(), dir, "", nil); err != nil {
+		if err := s.Write(context.Background(), Place{Dir: dir}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := Read(dir, ""); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), tc.want) {

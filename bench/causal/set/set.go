@@ -343,6 +343,9 @@ func (c *Case) Committed() string {
 	return hash(append(c.Salt[:], inner[:]...))
 }
 
+// OracleHash names the oracle as case.revealed does.
+func (c *Case) OracleHash() string { return hash(c.OracleLine) }
+
 func hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])

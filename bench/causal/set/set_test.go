@@ -19,6 +19,7 @@ import (
 	"assay/bench/causal/montecarlo"
 	"assay/bench/causal/record"
 	"assay/bench/causal/scm"
+	"assay/internal/usertest"
 )
 
 func recipe(seed, split string, worlds int) Recipe {
@@ -140,7 +141,7 @@ func TestPublicTellsNothing(t *testing.T) {
 func mustWrite(t *testing.T, s *Set) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "set")
-	if err := s.Write(context.Background(), dir, "", nil); err != nil {
+	if err := s.Write(context.Background(), Place{Dir: dir}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -177,17 +178,17 @@ func TestWriteAndRead(t *testing.T) {
 	if err != nil || bytes.Contains(manifest, []byte(`"seed"`)) {
 		t.Errorf("the manifest has the seed, or is not there: %v", err)
 	}
-	if err := s.Write(context.Background(), dir, "", nil); !errors.Is(err, fs.ErrExist) {
+	if err := s.Write(context.Background(), Place{Dir: dir}, nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("written over: %v", err)
 	}
 	for _, private := range []string{filepath.Join(t.TempDir(), "x"), "/"} {
-		if err := s.Write(context.Background(), filepath.Join(private, "set"), private, nil); !errors.Is(err, ErrPlace) {
+		if err := s.Write(context.Background(), Place{Dir: filepath.Join(private, "set"), Private: private}, nil); !errors.Is(err, ErrPlace) {
 			t.Errorf("a set inside its private part: %v", err)
 		}
 	}
 	for _, private := range []string{"public", "public/oracles", "public/blobs"} {
 		free := filepath.Join(t.TempDir(), "set")
-		if err := s.Write(context.Background(), free, filepath.Join(free, private), nil); !errors.Is(err, ErrPlace) {
+		if err := s.Write(context.Background(), Place{Dir: free, Private: filepath.Join(free, private)}, nil); !errors.Is(err, ErrPlace) {
 			t.Errorf("oracles in %s: %v", private, err)
 		}
 		if _, err := os.Stat(free); !errors.Is(err, fs.ErrNotExist) {
@@ -196,7 +197,7 @@ func TestWriteAndRead(t *testing.T) {
 	}
 	// Oracles elsewhere, and a reader who may not see them.
 	elsewhere, apart := filepath.Join(t.TempDir(), "oracles"), filepath.Join(t.TempDir(), "set")
-	if err := s.Write(context.Background(), apart, elsewhere, nil); err != nil {
+	if err := s.Write(context.Background(), Place{Dir: apart, Private: elsewhere}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(apart, "private")); !errors.Is(err, fs.ErrNotExist) {
@@ -584,5 +585,122 @@ func TestDocumented(t *testing.T) {
 	}
 	if want := fmt.Sprintf("%d answers with derivations", checks["Hand cases"].N); !strings.Contains(text, want) {
 		t.Errorf("the page does not say %q", want)
+	}
+}
+
+// What is true is one user's alone: nobody else can read it, and it is not written where
+// that cannot be had.
+func TestPrivateOwner(t *testing.T) {
+	s := mustGenerate(t, recipe("owner", Dev, 2))
+	if os.Geteuid() != 0 {
+		uid := os.Geteuid() + 1
+		free := filepath.Join(t.TempDir(), "set")
+		if err := s.Write(context.Background(), Place{Dir: free, Owner: &uid}, nil); !errors.Is(err, ErrPlace) {
+			t.Errorf("given away without being root: %v", err)
+		}
+		if _, err := os.Stat(free); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("something was written: %v", err)
+		}
+		t.Skip("SKIPPED: not root: nothing is given to another user")
+	}
+	evaluator, agent := 64001, 64002
+	dir := filepath.Join(t.TempDir(), "set")
+	for d := filepath.Dir(dir); d != os.TempDir(); d = filepath.Dir(d) { // where others may pass
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Write(context.Background(), Place{Dir: dir, Owner: &evaluator}, nil); err != nil {
+		t.Fatal(err)
+	}
+	private := filepath.Join(dir, "private")
+	if c := Closed(private); c.Pass == nil || !*c.Pass || c.Result != "of user 64001" {
+		t.Errorf("%+v", c)
+	}
+	open := func(uid int, name string) error {
+		return usertest.As(t, uid, func() error {
+			_, err := os.ReadFile(filepath.Join(dir, name))
+			return err
+		})
+	}
+	for _, name := range []string{"private/oracles.jsonl", "private/recipe.json"} {
+		if err := open(agent, name); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("the agent's user opens %s: %v", name, err)
+		}
+		if err := open(evaluator, name); err != nil {
+			t.Errorf("the evaluator's user: %v", err)
+		}
+	}
+	if err := open(agent, "public/cases.jsonl"); err != nil {
+		t.Errorf("the agent's user does not get the cases: %v", err)
+	}
+	// Each thing that opens it to others is found.
+	for name, opens := range map[string]func() error{
+		"the directory": func() error { return os.Chmod(private, 0o750) },
+		"a file":        func() error { return os.Chmod(filepath.Join(private, oraclesFile), 0o604) },
+		"another owner": func() error { return os.Chown(filepath.Join(private, recipeFile), agent, -1) },
+		"no file":       func() error { return os.Remove(filepath.Join(private, recipeFile)) },
+	} {
+		before := Closed(private)
+		if err := opens(); err != nil {
+			t.Fatal(err)
+		}
+		if after := Closed(private); after.Pass == nil || *after.Pass || len(after.Faults) != len(before.Faults)+1 {
+			t.Errorf("%s: %+v", name, after)
+			return
+		}
+		if err := errors.Join(os.Chmod(private, 0o700), os.Chmod(filepath.Join(private, oraclesFile), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.WriteFile(filepath.Join(private, recipeFile), nil, 0o600), os.Chown(filepath.Join(private, recipeFile), evaluator, -1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A directory that somebody else made stays theirs to open.
+	theirs := filepath.Join(t.TempDir(), "theirs")
+	if err := errors.Join(os.Mkdir(theirs, 0o755), os.Chown(theirs, agent, -1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(context.Background(), Place{Dir: filepath.Join(t.TempDir(), "set"), Private: theirs}, nil); !errors.Is(err, ErrPlace) {
+		t.Errorf("oracles in a directory of the agent's: %v", err)
+	}
+}
+
+func TestInLedger(t *testing.T) {
+	s := small(t)
+	held := map[string]Commitment{}
+	for _, k := range s.Manifest().Cases {
+		held[k.CaseID] = k
+	}
+	of := func(id string) (*Commitment, error) {
+		if k, ok := held[id]; ok {
+			return &k, nil
+		}
+		return nil, nil
+	}
+	if c, err := s.InLedger(of); err != nil || c.Pass == nil || !*c.Pass || c.N != len(s.Cases) {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	id := s.Cases[0].Public.CaseID
+	good := held[id]
+	for name, change := range map[string]func(k *Commitment){
+		"another oracle":   func(k *Commitment) { k.OracleSHA256 = k.PublicSHA256 },
+		"another question": func(k *Commitment) { k.PublicSHA256 = k.OracleSHA256 },
+		"another world":    func(k *Commitment) { k.WorldID = k.CaseID },
+	} {
+		k := good
+		change(&k)
+		held[id] = k
+		if c, err := s.InLedger(of); err != nil || c.Pass == nil || *c.Pass || len(c.Faults) != 1 {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+	}
+	delete(held, id)
+	if c, err := s.InLedger(of); err != nil || c.Pass == nil || *c.Pass || !strings.Contains(c.Faults[0], "was not committed") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	lost := errors.New("lost")
+	if _, err := s.InLedger(func(string) (*Commitment, error) { return nil, lost }); !errors.Is(err, lost) {
+		t.Error(err)
 	}
 }
