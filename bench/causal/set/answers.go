@@ -14,6 +14,7 @@ import (
 	"assay/bench/causal/graph"
 	"assay/bench/causal/identify"
 	"assay/bench/causal/item"
+	"assay/bench/causal/label"
 	"assay/bench/causal/record"
 	"assay/bench/causal/scm"
 )
@@ -408,4 +409,40 @@ func (s *Set) pairs() Check {
 		}
 	}
 	return c.end(1, "%d labels of the taxonomy", len(labels))
+}
+
+// labels plants in each case each mistake of the taxonomy that the case can carry, and
+// looks whether it is told from an answer without one.
+func (s *Set) labels() Check {
+	c := Check{Name: "Labels", Method: "each mistake, planted in each case that can carry it, earns its label, and an answer without one earns none"}
+	twins := map[string]*Case{}
+	for i := range s.Cases {
+		if p := s.Cases[i].Oracle.Pair; p != nil && p.Twin {
+			twins[p.ID] = &s.Cases[i]
+		}
+	}
+	planted := map[string]bool{}
+	for i := range s.Cases {
+		k := &s.Cases[i]
+		var twin *label.Trace
+		if p := k.Oracle.Pair; p != nil && !p.Twin && twins[p.ID] != nil {
+			t := twins[p.ID]
+			twin = label.Perfect(&t.Public, &t.Oracle, s.Blobs)
+		}
+		if got := label.Of(label.Perfect(&k.Public, &k.Oracle, s.Blobs), twin); len(got) > 0 {
+			c.fault("case %s: the answer without a mistake earns %v", k.Public.CaseID, got)
+		}
+		for _, l := range label.Labels {
+			t, ok := label.Plant(l.Name, &k.Public, &k.Oracle, s.Blobs)
+			if !ok {
+				continue
+			}
+			c.N++
+			planted[l.Name] = true
+			if got := label.Decide(l.Name, t, twin); got != label.Yes {
+				c.fault("case %s: %s is planted, and is held to be %v", k.Public.CaseID, l.Name, got)
+			}
+		}
+	}
+	return c.end(1, "%d of %d labels of the taxonomy", len(planted), len(label.Labels))
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"assay/bench/causal/label"
 	"assay/bench/causal/montecarlo"
 	"assay/bench/causal/record"
 	"assay/bench/causal/scm"
@@ -369,6 +370,11 @@ func TestChecksCanFail(t *testing.T) {
 		"a trap without a twin": {func(s *Set) {
 			first(t, s, func(c *Case) bool { return c.Oracle.Pair != nil && c.Oracle.Pair.Twin }).Oracle.Pair = nil
 		}, "Matched twins"},
+		"a mistake that is right": {func(s *Set) {
+			c := first(t, s, func(c *Case) bool { return numeric(c) && c.Oracle.Wrong["rung1"] != 0 })
+			c.Oracle.Wrong = maps.Clone(c.Oracle.Wrong)
+			c.Oracle.Wrong["rung1"] = *c.Oracle.Value
+		}, "Labels"},
 		"weak confounding": {func(s *Set) { s.Gaps = slices.Repeat([]float64{.05}, MinGaps) }, "Confounding"},
 		"witnesses that differ little": {func(s *Set) {
 			w := &record.Witness{Gap: .05}
@@ -570,10 +576,15 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("the topic %s has no row", topic)
 		}
 	}
+	for _, l := range label.Labels {
+		if !strings.Contains(text, "| `"+l.Name+"` | "+l.By+" |") {
+			t.Errorf("the label %s by %s has no row", l.Name, l.By)
+		}
+	}
 	s := small(t)
 	for i := range s.Cases {
-		if p := s.Cases[i].Oracle.Pair; p != nil && !strings.Contains(text, "| `"+p.Label+"` |") {
-			t.Errorf("the label %s has no row", p.Label)
+		if p := s.Cases[i].Oracle.Pair; p != nil && strings.Count(text, "\n| `"+p.Label+"` |") != 2 {
+			t.Errorf("the label %s does not have a row with its pair and one with what earns it", p.Label)
 		}
 	}
 	checks := mustValidate(t, s)
@@ -702,5 +713,14 @@ func TestInLedger(t *testing.T) {
 	lost := errors.New("lost")
 	if _, err := s.InLedger(func(string) (*Commitment, error) { return nil, lost }); !errors.Is(err, lost) {
 		t.Error(err)
+	}
+}
+
+// A set with all variants can carry each label of the taxonomy, and each is told.
+func TestEveryLabelIsPlanted(t *testing.T) {
+	s := mustGenerate(t, recipe("labels", Dev, 60))
+	c := s.labels()
+	if c.Pass == nil || !*c.Pass || c.Result != fmt.Sprintf("%[1]d of %[1]d labels of the taxonomy", len(label.Labels)) {
+		t.Errorf("%+v", c)
 	}
 }
