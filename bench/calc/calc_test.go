@@ -54,6 +54,7 @@ func TestErrors(t *testing.T) {
 		"not square":           {`{"op":"cohen_kappa","table":[[1,2],[3]]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/table/1",`},
 		"no table":             {`{"op":"cohen_kappa"}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"",`},
 		"not two by two":       {`{"op":"mcnemar","table":[[1]]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/table",`},
+		"one arm twice":        {`{"op":"cluster_bootstrap","clusters":{},"arms":["a","a"]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/arms/1",`},
 		"one arm":              {`{"op":"cluster_bootstrap","clusters":{},"arms":["a"]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/arms",`},
 		"probs that add to 2":  {`{"op":"ece","probs":[[1,1]],"label":[0]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/probs/0",`},
 		"label past the class": {`{"op":"ece","probs":[[1,0]],"label":[2]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/label/0",`},
