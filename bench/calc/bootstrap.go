@@ -81,6 +81,9 @@ func (r *clusterRequest) read(c *checker, confidence float64) (compare func() st
 		c.bad("/arms", "want the names of two arms")
 		return nil, how, 0
 	}
+	if r.Arms[0] == r.Arms[1] {
+		c.bad("/arms/1", "want two arms, not one twice")
+	}
 	if r.Method == "" {
 		r.Method = stats.Percentile
 	}

@@ -15,6 +15,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -203,9 +204,13 @@ func readLine(r *bufio.Reader, limit int) (line []byte, long bool, err error) {
 	}
 }
 
+// acceptPause is how long Serve waits after a connection that it could not take.
+const acceptPause = 50 * time.Millisecond
+
 // Serve answers on every connection that ln accepts, as Run does, until ctx is
 // done; then it closes them and ln. As many answers are worked out at a time as
-// there are processors.
+// there are processors. A connection that could not be taken, as when there are no file
+// descriptors left, ends nothing: the error is that of a listener that somebody closed.
 func Serve(ctx context.Context, ln net.Listener, limits Limits) error {
 	ctx, stop := context.WithCancel(ctx)
 	context.AfterFunc(ctx, func() { ln.Close() })
@@ -221,8 +226,16 @@ func Serve(ctx context.Context, ln net.Listener, limits Limits) error {
 			}
 			return nil
 		}
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return err
+		}
+		if err != nil {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(acceptPause):
+			}
+			continue
 		}
 		wg.Go(func() {
 			defer conn.Close()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,6 +54,7 @@ func TestErrors(t *testing.T) {
 		"not square":           {`{"op":"cohen_kappa","table":[[1,2],[3]]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/table/1",`},
 		"no table":             {`{"op":"cohen_kappa"}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"",`},
 		"not two by two":       {`{"op":"mcnemar","table":[[1]]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/table",`},
+		"one arm twice":        {`{"op":"cluster_bootstrap","clusters":{},"arms":["a","a"]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/arms/1",`},
 		"one arm":              {`{"op":"cluster_bootstrap","clusters":{},"arms":["a"]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/arms",`},
 		"probs that add to 2":  {`{"op":"ece","probs":[[1,1]],"label":[0]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/probs/0",`},
 		"label past the class": {`{"op":"ece","probs":[[1,0]],"label":[2]}`, `{"id":null,"ok":false,"error":{"code":"bad_request","pointer":"/label/0",`},
@@ -276,6 +279,43 @@ func TestServe(t *testing.T) {
 	}
 	if n, err := silent.Read(make([]byte, 1)); err == nil {
 		t.Errorf("the silent connection is open: %d bytes", n)
+	}
+}
+
+// failing is a listener whose first connections cannot be taken.
+type failing struct {
+	net.Listener
+	left int
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if l.left > 0 {
+		l.left--
+		return nil, &net.OpError{Op: "accept", Net: "unix", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+// Too many open files end no service; a listener that somebody else closed does.
+func TestServeOutlastsErrors(t *testing.T) {
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "calc.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(t.Context(), &failing{ln, 2}, DefaultLimits) }()
+	conn, err := net.Dial("unix", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintln(conn, `{"op":"bootstrap","data":[1,2,3]}`)
+	if got, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(got, `{"id":null,"ok":true,"estimate":2,`) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	ln.Close()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it ended with %v", err)
 	}
 }
 

@@ -28,6 +28,36 @@ func faultOf(err error, below string) *Error {
 	return &Error{codes[fault.Kind], below + pointer(fault.At...), fault.Message}
 }
 
+// blame says which member of the request a condition that cannot happen stands in; "" is
+// several together.
+func (e *Error) blame(member string) *Error {
+	if e.Code == ZeroProbability {
+		e.Pointer = member
+	}
+	return e
+}
+
+// oneMember is the pointer of the one member that is there; "" where there are more.
+func oneMember(members ...member) string {
+	at := ""
+	for _, m := range members {
+		switch {
+		case m.size == 0:
+		case at != "":
+			return ""
+		default:
+			at = pointer(m.name)
+		}
+	}
+	return at
+}
+
+// member of a request, with how many things stand in it.
+type member struct {
+	name string
+	size int
+}
+
 // engine notes an engine's fault.
 func (c *checker) engine(err error, below string) {
 	if f := faultOf(err, below); c.fault == nil {

@@ -65,7 +65,14 @@ func decision(r *decisionRequest, c *checker) plan {
 	cost := len(r.States) * len(r.Utility.keys)
 	outcomes := make([][]string, len(r.Queries))
 	listed := 0
+	ids := map[string]bool{}
 	for i := range r.Queries {
+		if id := r.Queries[i].ID; id != nil {
+			if ids[*id] {
+				c.bad(item("/queries", i)+"/id", "there are two queries of this name")
+			}
+			ids[*id] = true
+		}
 		outcomes[i] = r.outcomes(i)
 		if listed += len(outcomes[i]) * len(r.States); listed > maxOutcomes {
 			c.note(TooLarge, item("/queries", i), "the limit is %d outcomes in all states", maxOutcomes)
@@ -210,7 +217,7 @@ func bounds(r *struct {
 	}
 	interval, err := decide.Bounds(quantity, k)
 	if err != nil {
-		c.engine(err, "")
+		c.fault = faultOf(err, "").blame("/joint")
 		return plan{}
 	}
 	return planned(0, func() any {

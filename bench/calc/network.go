@@ -131,7 +131,7 @@ func posterior(r *struct {
 	return plan{inf.Cost(), func() (any, *Error) {
 		table, _, err := inf.Run()
 		if err != nil {
-			return nil, faultOf(err, "")
+			return nil, faultOf(err, "").blame(oneMember(member{"evidence", len(r.Evidence)}, member{"virtual_evidence", len(r.Virtual)}))
 		}
 		value, err := keyed(table)
 		if err != nil {
@@ -224,7 +224,7 @@ func effect(r *struct {
 	return plan{inf.Cost(), func() (any, *Error) {
 		v, err := inf.Run()
 		if err != nil {
-			return nil, faultOf(err, "")
+			return nil, faultOf(err, "").blame("/treatment")
 		}
 		return valueReply{v}, nil
 	}}

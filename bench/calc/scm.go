@@ -92,7 +92,7 @@ func scmRungs(r *scmRequest, c *checker) plan {
 		if one != nil {
 			v, err := one.Run()
 			if err != nil {
-				return nil, faultOf(err, "")
+				return nil, faultOf(err, "").blame(oneMember(member{"given", len(r.Given)}, member{"factual", len(r.Factual)}))
 			}
 			out.Value = &v
 		}

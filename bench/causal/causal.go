@@ -13,6 +13,7 @@
 //	world/       models drawn from seeds, and what they are called
 //	item/        questions about worlds with exact answers
 //	record/      the records of the benchmark, with their schemas
+//	label/       which labels of the failure taxonomy a trace earns
 //	set/         sets of cases: made, written, read, validated, audited
 //	montecarlo/  a second opinion that reads public cases alone
 //

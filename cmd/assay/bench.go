@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -9,7 +10,10 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/user"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,6 +26,8 @@ type benchCmd struct {
 	Generate benchGenerateCmd `cmd:"" help:"Make a set of cases from a seed: what agents get, and apart from it what is true."`
 	Validate benchValidateCmd `cmd:"" help:"Check a set, or the generator on fresh worlds: prints ALL PASS, or what failed."`
 	Inspect  benchInspectCmd  `cmd:"" help:"Show what a set is, or one of its cases with its evidence."`
+	Commit   benchCommitCmd   `cmd:"" help:"Commit to a set's cases in the ledger, by hashes, before anybody has seen them."`
+	Reveal   benchRevealCmd   `cmd:"" help:"Open a set's cases in the ledger, with oracles and salts, once their cohort is retired (dev: at once)."`
 	Schema   benchSchemaCmd   `cmd:"" help:"Print the JSON Schema of a record."`
 }
 
@@ -31,6 +37,7 @@ const minSeed = 32
 type benchGenerateCmd struct {
 	Out      string   `help:"Directory to write; nothing may be there." type:"path" required:"" placeholder:"DIR"`
 	Private  string   `help:"Directory for oracles and seed. Default: DIR/private." type:"path" placeholder:"DIR"`
+	Owner    string   `name:"private-owner" help:"User whose alone oracles and seed are to be. Only root can give them away. Default: who runs this." placeholder:"USER"`
 	Split    string   `help:"dev, val or test; the last one has structures that the others do not." enum:"dev,val,test" default:"dev"`
 	Worlds   int      `help:"How many independent worlds. C9: 60 for dev, 200 for the others." default:"60"`
 	Seed     string   `help:"What everything follows from. Default: drawn at random. Anybody who can guess it knows the answers, and arguments can be seen by others: for dev." placeholder:"TEXT" xor:"seed"`
@@ -66,6 +73,14 @@ func (c *benchGenerateCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	place := set.Place{Dir: c.Out, Private: c.Private}
+	if c.Owner != "" {
+		uid, err := userID(c.Owner)
+		if err != nil {
+			return usageError("--private-owner: %w", err)
+		}
+		place.Owner = &uid
+	}
 	show, end := progress[int64](a, "drawing worlds")
 	s, err := set.Generate(a.ctx, r, show)
 	end()
@@ -76,7 +91,7 @@ func (c *benchGenerateCmd) Run(a *app) error {
 		return err
 	}
 	show, end = progress[int64](a, "writing")
-	err = s.Write(a.ctx, c.Out, c.Private, show)
+	err = s.Write(a.ctx, place, show)
 	end()
 	if errors.Is(err, fs.ErrExist) {
 		return usageError("%w: give a path that is free", err)
@@ -92,6 +107,19 @@ func (c *benchGenerateCmd) Run(a *app) error {
 	return a.print(m, func(w io.Writer) { printManifest(w, m, len(s.Cases)) })
 }
 
+// userID is the number of a user, who is named or numbered.
+func userID(name string) (int, error) {
+	u, err := user.Lookup(name)
+	if err == nil {
+		name = u.Uid
+	}
+	uid, bad := strconv.Atoi(name)
+	if bad != nil || uid < 0 {
+		return 0, err
+	}
+	return uid, nil
+}
+
 func printManifest(w io.Writer, m set.Manifest, cases int) {
 	fmt.Fprintf(w, "split     %s, bench version %s\nworlds    %d\ncases     %d\nblobs     %d\n", m.Split, m.BenchVersion, m.Worlds, cases, m.Blobs)
 	for _, list := range []struct {
@@ -105,11 +133,12 @@ func printManifest(w io.Writer, m set.Manifest, cases int) {
 }
 
 type benchValidateCmd struct {
-	Set     string `arg:"" optional:"" help:"Directory of a set with its oracles. Default: fresh worlds." type:"existingdir" placeholder:"DIR"`
-	Private string `help:"Directory of the set's oracles. Default: DIR/private." type:"existingdir" placeholder:"DIR"`
-	Seed    string `help:"Seed of the fresh worlds." default:"validate" placeholder:"TEXT"`
-	Worlds  int    `help:"How many fresh worlds; fewer than the default may be too few for the audits." default:"1300"`
-	Draws   int    `help:"Draws of the simulation, for each model." default:"200000"`
+	Set     string  `arg:"" optional:"" help:"Directory of a set with its oracles. Default: fresh worlds." type:"existingdir" placeholder:"DIR"`
+	Private string  `help:"Directory of the set's oracles. Default: DIR/private." type:"existingdir" placeholder:"DIR"`
+	Seed    *string `help:"Seed of the fresh worlds. Default: validate." placeholder:"TEXT"`
+	Worlds  *int    `help:"How many fresh worlds. Default: 1300; fewer may be too few for the audits." placeholder:"N"`
+	Ledger  bool    `help:"Hold the set against what the ledger commits to (assay bench commit), too."`
+	Draws   int     `help:"Draws of the simulation, for each model." default:"200000"`
 }
 
 // validation is the table of `assay bench validate`.
@@ -121,8 +150,13 @@ type validation struct {
 }
 
 func (c *benchValidateCmd) Run(a *app) error {
-	if c.Draws < 1000 || c.Draws > 100_000_000 {
+	switch {
+	case c.Draws < 1000 || c.Draws > 100_000_000:
 		return usageError("--draws must be from 1000 to 100000000")
+	case c.Set != "" && (c.Seed != nil || c.Worlds != nil):
+		return usageError("--seed and --worlds are for fresh worlds: a set has its own")
+	case c.Set == "" && (c.Private != "" || c.Ledger):
+		return usageError("--private and --ledger are for a set: fresh worlds are nowhere")
 	}
 	s, first, err := c.load(a)
 	if err != nil {
@@ -150,7 +184,14 @@ func (c *benchValidateCmd) load(a *app) (*set.Set, []set.Check, error) {
 	show, end := progress[int64](a, "drawing worlds")
 	defer end()
 	if c.Set == "" {
-		s, err := set.Generate(a.ctx, set.Recipe{V: record.Version, BenchVersion: set.BenchVersion, Seed: c.Seed, Split: set.Dev, Worlds: c.Worlds, BaseOnly: true}, show)
+		fresh := set.Recipe{V: record.Version, BenchVersion: set.BenchVersion, Seed: "validate", Split: set.Dev, Worlds: 1300, BaseOnly: true}
+		if c.Seed != nil {
+			fresh.Seed = *c.Seed
+		}
+		if c.Worlds != nil {
+			fresh.Worlds = *c.Worlds
+		}
+		s, err := set.Generate(a.ctx, fresh, show)
 		if errors.Is(err, set.ErrRecipe) {
 			err = usageError("%w", err)
 		}
@@ -161,7 +202,18 @@ func (c *benchValidateCmd) load(a *app) (*set.Set, []set.Check, error) {
 		return nil, nil, err
 	}
 	again, err := s.Repeats(a.ctx, show)
-	return s, []set.Check{again}, err
+	if err != nil {
+		return nil, nil, err
+	}
+	checks := []set.Check{again, set.Closed(cmp.Or(c.Private, filepath.Join(c.Set, "private")))}
+	if c.Ledger {
+		in, err := ledgerCheck(a, s)
+		if err != nil {
+			return nil, nil, err
+		}
+		checks = append(checks, in)
+	}
+	return s, checks, nil
 }
 
 func (v *validation) print(w io.Writer) {
@@ -203,6 +255,9 @@ type inspected struct {
 func (c *benchInspectCmd) Run(a *app) error {
 	if c.Oracle && c.Case == "" {
 		return usageError("--oracle needs a case")
+	}
+	if c.Private != "" && !c.Oracle {
+		return usageError("--private is for --oracle")
 	}
 	s, m, err := c.read()
 	if err != nil {

@@ -56,9 +56,10 @@ var rooms = map[string][]string{
 	"bench/causal":        {},
 	"bench/causal/record": {"bench/causal", "internal"},
 	"bench/causal/item":   {"bench/causal", "bench/causal/record"},
+	"bench/causal/label":  {"bench/causal", "bench/causal/record", "bench/causal/item"},
 	// The second opinion shares nothing with the first.
 	"bench/causal/montecarlo": {},
-	"bench/causal/set":        {"bench/causal", "bench/causal/record", "bench/causal/item", "bench/causal/montecarlo", "internal", "internal/stats"},
+	"bench/causal/set":        {"bench/causal", "bench/causal/record", "bench/causal/item", "bench/causal/label", "bench/causal/montecarlo", "internal", "internal/stats"},
 }
 
 // libraries names those who may import a library directly.

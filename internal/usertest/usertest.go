@@ -17,29 +17,41 @@ func Dial(tb testing.TB, socket string, uid int) (net.Conn, error) {
 	if uid == os.Getuid() {
 		return net.Dial("unix", socket)
 	}
+	var conn net.Conn
+	err := As(tb, uid, func() (err error) {
+		conn, err = net.Dial("unix", socket)
+		return err
+	})
+	return conn, err
+}
+
+// As runs what the system lets another user do. Only root can be another user: anyone
+// else's test is skipped.
+func As(tb testing.TB, uid int, do func() error) error {
+	tb.Helper()
 	if os.Getuid() != 0 {
-		tb.Skip("SKIPPED: not root: connections of another user are not tried")
+		tb.Skip("SKIPPED: not root: nothing is tried as another user")
 	}
-	type result struct {
-		conn net.Conn
-		err  error
-	}
-	done := make(chan result)
+	done := make(chan error)
 	go func() {
-		// The raw call changes this thread alone, which ends with the goroutine
-		// because it stays locked.
+		// The raw calls change this thread alone, which ends with the goroutine because it
+		// stays locked.
 		runtime.LockOSThread()
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
-			done <- result{nil, errno}
+		if err := become(uid); err != nil {
+			done <- err
 			return
 		}
-		c, err := net.Dial("unix", socket)
+		err := do()
 		// The main thread would not end, and so stay the other user's.
-		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(os.Getuid()), ^uintptr(0)); errno != 0 {
-			err = errors.Join(err, errno)
-		}
-		done <- result{c, err}
+		done <- errors.Join(err, become(os.Getuid()))
 	}()
-	r := <-done
-	return r.conn, r.err
+	return <-done
+}
+
+// become makes the calling thread act as a user.
+func become(uid int) error {
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+		return errno
+	}
+	return nil
 }

@@ -60,6 +60,16 @@ type Plan struct {
 	steps   []step
 }
 
+// Width is how many variables the largest table has that the order makes: the treewidth
+// of what is summed, or more where the order is not the best.
+func (plan *Plan) Width() int {
+	width := 0
+	for _, scope := range plan.scopes[len(plan.problem.Factors):] {
+		width = max(width, len(scope))
+	}
+	return width
+}
+
 // step multiplies the tables of parts, from left to right, and sums v out of the
 // product, or nothing where v is Free.
 type step struct {

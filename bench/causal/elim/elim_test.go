@@ -190,6 +190,41 @@ func TestChainIsLinear(t *testing.T) {
 }
 
 // Numbers that are too small for a float64 alone are kept with their exponent.
+// A chain has width 1, a ring 2, a grid of three columns 3.
+func TestWidth(t *testing.T) {
+	const n = 12
+	for name, tc := range map[string]struct {
+		edges func(v int) []int
+		want  int
+	}{
+		"chain": {func(v int) []int { return []int{v + 1} }, 1},
+		"ring":  {func(v int) []int { return []int{(v + 1) % n} }, 2},
+		"grid": {func(v int) []int {
+			if v%3 == 2 {
+				return []int{v + 3}
+			}
+			return []int{v + 1, v + 3}
+		}, 3},
+	} {
+		p := &Problem{Cards: make([]int, n)}
+		for v := range n {
+			p.Cards[v] = 2
+			for _, w := range tc.edges(v) {
+				if w < n {
+					p.Factors = append(p.Factors, Factor{Vars: []int{v, w}, Table: []float64{1, 1, 1, 1}})
+				}
+			}
+		}
+		plan, err := p.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := plan.Width(); got != tc.want {
+			t.Errorf("%s: width %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
 func TestSmallNumbers(t *testing.T) {
 	p := &Problem{Cards: []int{2}}
 	for range 40 {

@@ -120,7 +120,28 @@ func insufficient(f *Frame) []*Item {
 	q := scm.Query{Target: one(w.Y), Do: one(w.X)}
 	hidden.witness(w, fitted, w.Ask(scm.Intervention, q), fitted.Ask(scm.Intervention, q))
 	items := []*Item{hidden.trap("non_identifiability_ignored", open), open}
+	items = append(items, f.disputed()...)
 	return append(items, f.causation(f.draw(world.Direct))...)
+}
+
+// disputed asks about graphs of several hidden causes. In the twin some of them are not
+// shared, and what is left lets the effect be known.
+func (f *Frame) disputed() []*Item {
+	const topic = "insufficient_evidence"
+	style := world.Pick(f.rand("style"), []world.Style{world.BowArc, world.Hedge})
+	if f.final {
+		style = world.Napkin
+	}
+	w, rival, settled := world.Disputed(f.seed, style)
+	names := map[string]string{} // hidden causes keep theirs: nobody is shown them
+	for _, v := range w.Observed() {
+		names[v] = f.name(v)
+	}
+	w, rival, settled = w.Named(names), rival.Named(names), settled.Named(names)
+	hidden, open := f.identify("mixed", topic, w, w.Observed()), f.identify("mixed_settled", topic, settled, settled.Observed())
+	q := scm.Query{Target: one(w.Y), Do: one(w.X)}
+	hidden.witness(w, rival, w.Ask(scm.Intervention, q), rival.Ask(scm.Intervention, q))
+	return []*Item{hidden.trap("non_identifiability_ignored", open), open}
 }
 
 // witness notes two models of the same observed distribution.

@@ -150,6 +150,9 @@ func parse(blob []byte) (*model, error) {
 				v.parents = append(v.parents, i)
 				v.rows *= m.vars[i].values
 			}
+			if len(n.Tables) == 0 {
+				return nil, fmt.Errorf("%s: no table", n.Name)
+			}
 			for _, t := range n.Tables {
 				v.chance, v.tables = append(v.chance, t.P), append(v.tables, t.Table)
 				if len(t.Table) != v.rows {
@@ -365,8 +368,8 @@ func (m *model) values(named map[string]int) (map[int]int, error) {
 	out := map[int]int{}
 	for name, x := range named {
 		i, ok := m.place[name]
-		if !ok {
-			return nil, fmt.Errorf("there is no variable %q", name)
+		if !ok || x < 0 || x >= m.vars[i].values {
+			return nil, fmt.Errorf("there is no variable %q with a value %d", name, x)
 		}
 		out[i] = x
 	}

@@ -14,36 +14,30 @@ import (
 	"assay/bench/causal/graph"
 	"assay/bench/causal/identify"
 	"assay/bench/causal/item"
+	"assay/bench/causal/label"
 	"assay/bench/causal/record"
 	"assay/bench/causal/scm"
 )
 
-// binary says whether all variables of a model have two values.
-func binary(m record.Mechanism) bool {
-	for _, v := range m.Nodes {
-		for _, t := range v.Tables {
-			if slices.Max(t.Values) > 1 {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// models yields each model of the oracles once.
+// models yields each model of the oracles whose variables all have two values, once.
 func (s *Set) models(each func(k *Case, m *scm.Model)) {
 	seen := map[string]bool{}
 	for i := range s.Cases {
 		k := &s.Cases[i]
-		if seen[k.Oracle.SCMHash] || !binary(k.Oracle.Model) {
+		if seen[k.Oracle.SCMHash] {
 			continue
 		}
 		seen[k.Oracle.SCMHash] = true
-		if m, err := scm.New(k.Oracle.Model.Nodes, k.Oracle.Model.Latent); err == nil {
+		m, err := scm.New(k.Oracle.Model.Nodes, k.Oracle.Model.Latent)
+		if err == nil && !slices.ContainsFunc(k.Oracle.Model.Nodes, func(v scm.Node) bool { return m.Values(v.Name) > 2 }) {
 			each(k, m)
 		}
 	}
 }
+
+// maxListing is what listing the back-door sets of a pair may cost: those of worlds
+// cost thousands.
+const maxListing = 1e7
 
 // backDoor adjusts in the observed joint distribution of each model, for each pair
 // with a back-door set, and compares with the intervention.
@@ -62,7 +56,12 @@ func (s *Set) backDoor() Check {
 				if x == y || !g.Descendants(g.NewSet(x)).Has(y) {
 					continue
 				}
-				sets, _ := g.BackDoor(g.NewSet(x), g.NewSet(y), none).List()
+				family := g.BackDoor(g.NewSet(x), g.NewSet(y), none)
+				if family.Cost() > maxListing {
+					c.fault("model of %s: it has too many variables to list what adjusts", k.Public.CaseID)
+					return
+				}
+				sets, _ := family.List()
 				if len(sets) == 0 {
 					continue
 				}
@@ -224,12 +223,18 @@ func (s *Set) witness(k *Case) (off, gap float64, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
+		if len(t.P) != len(j.P) {
+			return 0, 0, fmt.Errorf("model %d has variables of more than two values", i)
+		}
 		for cell, p := range t.P {
 			off = max(off, math.Abs(p-j.P[cell]))
 		}
 		_, g, err := observed(of, m)
 		if err != nil {
 			return 0, 0, err
+		}
+		if !slices.Equal(slices.Sorted(slices.Values(m.Observed())), slices.Sorted(slices.Values(j.Variables))) {
+			return 0, 0, fmt.Errorf("model %d has other variables than the public joint", i)
 		}
 		if edge, ok := within(g, public); !ok {
 			return 0, 0, fmt.Errorf("model %d has an edge %v that the public graph lacks", i, edge)
@@ -260,7 +265,8 @@ func (s *Set) witness(k *Case) (off, gap float64, err error) {
 	return off, gap, nil
 }
 
-// within says whether each edge of g is one of public's; nodes go by name.
+// within says whether each edge of g is one of public's, which has the same nodes by
+// name.
 func within(g, public *graph.Graph) (edge [2]string, ok bool) {
 	for v := range g.Len() {
 		at, _ := public.Node(g.Name(v))
@@ -345,6 +351,9 @@ func (s *Set) decision(k *Case, mechanism []byte) (off float64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if len(posterior.P) != len(k.Public.Hypotheses) {
+		return 0, fmt.Errorf("%s has %d values for %d hypotheses", live.Cause, len(posterior.P), len(k.Public.Hypotheses))
+	}
 	least := math.Inf(1)
 	expected := map[string]float64{}
 	for h, name := range k.Public.Hypotheses {
@@ -400,4 +409,40 @@ func (s *Set) pairs() Check {
 		}
 	}
 	return c.end(1, "%d labels of the taxonomy", len(labels))
+}
+
+// labels plants in each case each mistake of the taxonomy that the case can carry, and
+// looks whether it is told from an answer without one.
+func (s *Set) labels() Check {
+	c := Check{Name: "Labels", Method: "each mistake, planted in each case that can carry it, earns its label, and an answer without one earns none"}
+	twins := map[string]*Case{}
+	for i := range s.Cases {
+		if p := s.Cases[i].Oracle.Pair; p != nil && p.Twin {
+			twins[p.ID] = &s.Cases[i]
+		}
+	}
+	planted := map[string]bool{}
+	for i := range s.Cases {
+		k := &s.Cases[i]
+		var twin *label.Trace
+		if p := k.Oracle.Pair; p != nil && !p.Twin && twins[p.ID] != nil {
+			t := twins[p.ID]
+			twin = label.Perfect(&t.Public, &t.Oracle, s.Blobs)
+		}
+		if got := label.Of(label.Perfect(&k.Public, &k.Oracle, s.Blobs), twin); len(got) > 0 {
+			c.fault("case %s: the answer without a mistake earns %v", k.Public.CaseID, got)
+		}
+		for _, l := range label.Labels {
+			t, ok := label.Plant(l.Name, &k.Public, &k.Oracle, s.Blobs)
+			if !ok {
+				continue
+			}
+			c.N++
+			planted[l.Name] = true
+			if got := label.Decide(l.Name, t, twin); got != label.Yes {
+				c.fault("case %s: %s is planted, and is held to be %v", k.Public.CaseID, l.Name, got)
+			}
+		}
+	}
+	return c.end(1, "%d of %d labels of the taxonomy", len(planted), len(label.Labels))
 }

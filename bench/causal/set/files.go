@@ -11,8 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/go-json-experiment/json"
+	"syscall"
 
 	"assay/bench/causal/record"
 	"assay/internal/durable"
@@ -53,13 +52,28 @@ func (s *Set) Manifest() Manifest {
 	return m
 }
 
+// Cohort is the id of a cohort of this set alone.
+func (m *Manifest) Cohort() string { return hash(encode(m))[:24] }
+
+// Place says where a set is written.
+type Place struct {
+	Dir string
+	// Private is the directory of the private part; "" is Dir/private.
+	Private string
+	// Owner is the user whose alone the private part is to be; nil is who writes it.
+	Owner *int
+}
+
 // Write writes a set to a directory that does not exist or is empty; the manifest
-// comes last. The private part goes to a directory of its own, which must be new too,
-// neither around dir nor inside dir/public; "" is dir/private. The errors are ErrPlace,
-// fs.ErrExist and those of files.
-func (s *Set) Write(ctx context.Context, dir, private string, progress func(done, total int64)) error {
+// comes last. The private part goes to a directory that must be new too, neither around
+// Dir nor inside Dir/public. The errors are ErrPlace, fs.ErrExist and those of files.
+func (s *Set) Write(ctx context.Context, to Place, progress func(done, total int64)) error {
+	dir, private := to.Dir, to.Private
 	if private == "" {
 		private = filepath.Join(dir, "private")
+	}
+	if to.Owner != nil && *to.Owner != os.Geteuid() && os.Geteuid() != 0 {
+		return fmt.Errorf("%w: only root can give them to another user", ErrPlace)
 	}
 	public := filepath.Join(dir, "public")
 	for _, p := range []struct{ around, inner, why string }{
@@ -83,6 +97,11 @@ func (s *Set) Write(ctx context.Context, dir, private string, progress func(done
 	}
 	if err := os.MkdirAll(private, 0o700); err != nil {
 		return err
+	}
+	if uid, err := ownerOf(private); err != nil {
+		return err
+	} else if uid != os.Geteuid() { // who owns it may open it to anybody
+		return fmt.Errorf("%w: %s belongs to another user", ErrPlace, private)
 	}
 	if err := os.Chmod(private, 0o700); err != nil { // whatever it was
 		return err
@@ -109,21 +128,82 @@ func (s *Set) Write(ctx context.Context, dir, private string, progress func(done
 		cases.Write(append(c.PublicLine, '\n'))
 		oracles.Write(append(encode(record.Sealed{V: record.Version, Salt: hex.EncodeToString(c.Salt[:]), Oracle: c.OracleLine}), '\n'))
 	}
-	for _, f := range []struct {
-		path string
-		data []byte
-		mode fs.FileMode
-	}{
-		{filepath.Join(private, "recipe.json"), append(encode(s.Recipe), '\n'), 0o600},
-		{filepath.Join(private, "oracles.jsonl"), oracles.Bytes(), 0o600},
-		{filepath.Join(public, "cases.jsonl"), cases.Bytes(), 0o644},
-		{filepath.Join(dir, "manifest.json"), append(encode(s.Manifest()), '\n'), 0o644},
-	} {
-		if err := durable.WriteFile(f.path, f.data, f.mode); err != nil {
-			return err
+	recipe := append(encode(s.Recipe), '\n')
+	if err := errors.Join(
+		durable.WriteFile(filepath.Join(private, recipeFile), recipe, 0o600),
+		durable.WriteFile(filepath.Join(private, oraclesFile), oracles.Bytes(), 0o600),
+	); err != nil {
+		return err
+	}
+	if to.Owner != nil {
+		// The directory last: until then nobody else can put anything in the files' place.
+		for _, path := range []string{filepath.Join(private, recipeFile), filepath.Join(private, oraclesFile), private} {
+			if err := os.Lchown(path, *to.Owner, -1); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	if err := durable.WriteFile(filepath.Join(public, "cases.jsonl"), cases.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(dir, "manifest.json"), append(encode(s.Manifest()), '\n'), 0o644)
+}
+
+// The files of the private part.
+const (
+	recipeFile  = "recipe.json"
+	oraclesFile = "oracles.jsonl"
+)
+
+func ownerOf(path string) (uid int, err error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0, err
+	}
+	return int(info.Sys().(*syscall.Stat_t).Uid), nil
+}
+
+// Closed checks that a private part is one user's alone.
+func Closed(private string) Check {
+	c := Check{Name: "Private part", Method: "directory and files are open to their one owner alone"}
+	owner, err := ownerOf(private)
+	if err != nil {
+		c.fault("%v", err)
+	}
+	for _, path := range []string{private, filepath.Join(private, recipeFile), filepath.Join(private, oraclesFile)} {
+		c.N++
+		info, err := os.Stat(path)
+		if err != nil {
+			c.fault("%v", err)
+			continue
+		}
+		if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != owner {
+			c.fault("%s belongs to user %d, and not to %d", filepath.Base(path), uid, owner)
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			c.fault("%s has mode %v", filepath.Base(path), info.Mode().Perm())
+		}
+	}
+	return c.end(1, "of user %d", owner)
+}
+
+// InLedger holds each case against what a ledger commits to, which of says; nil is a
+// case that it does not know.
+func (s *Set) InLedger(of func(caseID string) (*Commitment, error)) (Check, error) {
+	c := Check{Name: "Ledger", Method: "each case against the case.committed of the ledger"}
+	for _, want := range s.Manifest().Cases {
+		got, err := of(want.CaseID)
+		if err != nil {
+			return c, err
+		}
+		c.N++
+		if got == nil {
+			c.fault("case %s was not committed", want.CaseID)
+		} else if *got != want {
+			c.fault("case %s was committed as %s of world %s with the oracle %s", want.CaseID, got.PublicSHA256, got.WorldID, got.OracleSHA256)
+		}
+	}
+	return c.end(1, "%d cases", c.N), nil
 }
 
 // holds says whether a directory is another, or around it.
@@ -156,14 +236,14 @@ func Read(dir, private string) (*Set, *Manifest, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	raw, err := os.ReadFile(filepath.Join(private, "recipe.json"))
+	raw, err := os.ReadFile(filepath.Join(private, recipeFile))
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := versioned.Decode(raw, record.Version, &s.Recipe); err != nil {
 		return nil, nil, fmt.Errorf("%w: recipe.json: %w", ErrBroken, err)
 	}
-	err = lines(filepath.Join(private, "oracles.jsonl"), len(m.Cases), func(i int, line []byte) error {
+	err = lines(filepath.Join(private, oraclesFile), len(m.Cases), func(i int, line []byte) error {
 		return s.Cases[i].open(line, m.Cases[i])
 	})
 	if err != nil {
@@ -191,10 +271,13 @@ func (c *Case) open(line []byte, committed Commitment) error {
 	if c.Committed() != committed.OracleSHA256 {
 		return errors.New("it is not the oracle that the manifest commits to")
 	}
-	if c.Oracle, err = record.Decode[record.PrivateOracle](c.OracleLine); err == nil && c.Oracle.CaseID != c.Public.CaseID {
-		err = errors.New("it is another case's")
+	if c.Oracle, err = record.Decode[record.PrivateOracle](c.OracleLine); err != nil {
+		return err
 	}
-	return err
+	if c.Oracle.CaseID != c.Public.CaseID {
+		return errors.New("it is another case's")
+	}
+	return c.checkOracle()
 }
 
 // ReadPublic reads what agents may: cases without their oracles.
@@ -220,26 +303,48 @@ func ReadPublic(dir string) (*Set, *Manifest, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	shown := map[record.Evidence]map[string]int{} // by kind and ref
 	for i := range s.Cases {
-		for _, e := range s.Cases[i].Public.Evidence {
-			name := e.Ref[len("sha256:"):]
-			if s.Blobs[name] != nil {
+		k := &s.Cases[i].Public
+		for _, e := range k.Evidence {
+			e.ID = ""
+			cards, read := shown[e]
+			if !read {
+				if cards, err = s.readBlob(dir, e); err != nil {
+					return nil, nil, err
+				}
+				shown[e] = cards
+			}
+			if cards == nil {
 				continue
 			}
-			b, err := os.ReadFile(filepath.Join(dir, "public", "blobs", name))
-			if err != nil {
-				return nil, nil, err
+			if err := checkQuery(k.Query, cards); err != nil {
+				return nil, nil, fmt.Errorf("%w: case %s: %w", ErrBroken, k.CaseID, err)
 			}
-			if hash(b) != name {
-				return nil, nil, fmt.Errorf("%w: blob %s has other bytes", ErrBroken, name)
-			}
-			s.Blobs[name] = b
 		}
 	}
 	if len(s.Blobs) != m.Blobs {
 		return nil, nil, fmt.Errorf("%w: the cases show %d blobs, the manifest says %d", ErrBroken, len(s.Blobs), m.Blobs)
 	}
 	return s, &m, nil
+}
+
+// readBlob reads a blob and checks that it is evidence of its kind; cards are the
+// variables that it shows, as checkEvidence says.
+func (s *Set) readBlob(dir string, e record.Evidence) (cards map[string]int, err error) {
+	name := e.Ref[len("sha256:"):]
+	b, err := os.ReadFile(filepath.Join(dir, "public", "blobs", name))
+	if err != nil {
+		return nil, err
+	}
+	if hash(b) != name {
+		return nil, fmt.Errorf("%w: blob %s has other bytes", ErrBroken, name)
+	}
+	s.Blobs[name] = b
+	if cards, err = checkEvidence(e.Kind, b); err != nil {
+		return nil, fmt.Errorf("%w: blob %s is no %s: %w", ErrBroken, name, e.Kind, err)
+	}
+	return cards, nil
 }
 
 // maxLine is the longest line of a set's files.
@@ -271,9 +376,4 @@ func lines(path string, n int, each func(i int, line []byte) error) error {
 		return fmt.Errorf("%w: %s does not have the manifest's %d lines", ErrBroken, filepath.Base(path), n)
 	}
 	return nil
-}
-
-// Mechanism is a blob that holds a model, read strictly.
-func Mechanism(blob []byte) (m record.Mechanism, err error) {
-	return m, json.Unmarshal(blob, &m, json.RejectUnknownMembers(true))
 }

@@ -29,7 +29,7 @@ import (
 
 // BenchVersion is the version of the generator: the same seed and version give the
 // same bytes.
-const BenchVersion = "0.1.0"
+const BenchVersion = "0.2.0"
 
 // The splits.
 const (
@@ -231,8 +231,8 @@ func (u *unit) keep(items []*item.Item) map[string]bool {
 		if wrong, ok := it.Oracle.Wrong["rung1"]; ok && confounded(it) {
 			u.gaps = append(u.gaps, math.Abs(wrong-*it.Oracle.Value))
 		}
-		if w := it.Oracle.Witness; w != nil && it.Case.Rung == "intervention" {
-			u.gaps = append(u.gaps, w.Gap)
+		if r := it.Oracle.Rungs; it.Oracle.Status == record.NotIdentifiable && r != nil && r.Intervention != nil && r.Association != nil {
+			u.gaps = append(u.gaps, math.Abs(*r.Intervention-*r.Association))
 		}
 		reason, ok := it.Check()
 		keep[it.Key] = ok
@@ -342,6 +342,9 @@ func (c *Case) Committed() string {
 	inner := sha256.Sum256(c.OracleLine)
 	return hash(append(c.Salt[:], inner[:]...))
 }
+
+// OracleHash names the oracle as case.revealed does.
+func (c *Case) OracleHash() string { return hash(c.OracleLine) }
 
 func hash(b []byte) string {
 	sum := sha256.Sum256(b)

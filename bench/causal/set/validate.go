@@ -79,7 +79,7 @@ func Validate(ctx context.Context, s *Set, o Options) ([]Check, error) {
 	if err != nil {
 		return nil, err
 	}
-	checks := []Check{handCases(), simulated, records, s.backDoor(), s.estimands(), s.witnesses(), s.decisions(), s.pairs()}
+	checks := []Check{handCases(), simulated, records, s.backDoor(), s.estimands(), s.witnesses(), s.decisions(), s.pairs(), s.labels()}
 	checks = append(checks, s.audits()...)
 	if o.Whole {
 		for i := range checks {

@@ -39,6 +39,7 @@ const (
 	NoisyOr   Kind = iota // each cause gets through by itself; perhaps turned round
 	And                   // all causes are needed, and may fail; perhaps turned round
 	MixtureOf             // the noise picks among functions of the causes
+	ByRow                 // a threshold for each combination of the causes' values, all against one noise
 )
 
 // Slot is a variable of a shape.
@@ -207,8 +208,15 @@ func mechanism(seed Seed, slot Slot, strength map[string][2]int) []scm.Table {
 	case len(slot.Parents) == 0:
 		return scm.Root(scm.Thousandths(r.Between(100, 900)))
 	}
-	if slot.Kind == MixtureOf {
+	switch slot.Kind {
+	case MixtureOf:
 		return mixture(r, len(slot.Parents))
+	case ByRow:
+		ones := make([]float64, 1<<len(slot.Parents))
+		for row := range ones {
+			ones[row] = float64(r.Between(50, 950)) / 1000
+		}
+		return comonotone(ones)
 	}
 	leak, turned, works := r.Between(20, 150), r.Chance(300), r.Between(800, 980)
 	var tables []scm.Table
