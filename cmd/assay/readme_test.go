@@ -33,11 +33,11 @@ func TestReadmeTour(t *testing.T) {
 	}
 	tour = strings.Replace(tour, "kill %1\n", "./assay verify --pin"+sceptic+"kill %1\n", 1)
 	dir := t.TempDir()
-	const build = "go build -o assay ./cmd/assay"
+	const build = "go build -o . ./cmd/assay ./cmd/assay-hook"
 	if !strings.Contains(tour, build) {
 		t.Fatalf("the tour does not build with %q", build)
 	}
-	tour = strings.Replace(tour, build, "go build -C "+root+" -o "+dir+"/assay ./cmd/assay", 1)
+	tour = strings.Replace(tour, build, "go build -C "+root+" -o "+dir+" ./cmd/assay ./cmd/assay-hook", 1)
 	// A step that fails must not leave `assay up` behind, which has our end of the pipe.
 	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"+tour+"\nwait\n")
 	cmd.Dir = dir
