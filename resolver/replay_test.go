@@ -307,3 +307,31 @@ func TestOtherEnginesStand(t *testing.T) {
 		t.Errorf("%d new records, %d differ", len(m.book.bodies)-n, again.Differed())
 	}
 }
+
+// TestReplayOfAnEarlierEngine: what it said of a call that it took for two stands, and
+// nothing is called for in its place.
+func TestReplayOfAnEarlierEngine(t *testing.T) {
+	blobs := make(memoryBlobs)
+	b := newBook(t)
+	b.call("c", 10, "dispatcher/main", "hook", "kill", "9", "ok", 10)
+	b.predict(15, "p", killed)
+	b.call("c", 20, "dispatcher/main", "live", "kill", "9", "ok", 20)
+	b.seal(96, 95, ticks(35, 95, 1)...)
+	b.tick(400)
+	copyBlobs(t, b, blobs)
+	var s *Service
+	m := written(t, b, blobs, catchUp(t, &s, blobs))
+	if r, err := replayOf(t, m, blobs, 0); err != nil || r.Resolutions != 1 || r.SameBytes != 1 || len(r.Differences)+len(r.Others) > 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	rewrite(t, m, events.TypePredictionResolved, func(r *events.PredictionResolved, _ *events.PredictionResolutionAmended) {
+		if r.Verdict != Void || text(r.Reason) != "not_executed" {
+			t.Fatalf("%s %s", r.Verdict, text(r.Reason))
+		}
+		r.Engine, r.Verdict, r.Reason = "criterion/3", Confirmed, nil
+	})
+	r, err := replayOf(t, m, blobs, 0)
+	if err != nil || r.Compared() != 0 || len(r.Differences) > 0 || r.Pending != 0 || len(r.Others) != 1 || r.Others[0].Engine != "criterion/3" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
