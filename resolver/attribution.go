@@ -1,28 +1,29 @@
 package resolver
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"assay/events"
 	"assay/ledger"
+	"assay/resolver/calls"
 	"assay/resolver/criterion"
 )
 
-// action is a tool call that was carried out.
+// action is a tool call that succeeded, as its best witness tells it.
 type action struct {
-	seq        ledger.Seq
+	call       ledger.Seq // what the call is known by, whoever tells of it
+	seq        ledger.Seq // the record that counts
 	target     string
 	namespace  string // of a harness's, which acts on its own cases only; "" of a dispatcher's
 	start, end time.Time
 }
 
-// actionOf dates a tool call by the dispatcher's word or, where that is unknown
-// or absurd, by when the ledger heard of it.
-func actionOf(rec ledger.Record, role string, d *events.ToolCalled) action {
-	a := action{seq: rec.Seq, end: rec.RecordedAt}
-	if d.Target != nil {
-		a.target = *d.Target
-	}
+// actionOf dates a tool call by its witness's word or, where that is unknown or
+// absurd, by when the ledger heard of it.
+func actionOf(rec ledger.Record, role string, call *calls.Call, d *events.ToolCalled) action {
+	a := action{call: call.First, seq: rec.Seq, target: call.Target, end: rec.RecordedAt}
 	if role == "harness" {
 		a.namespace = rec.Namespace
 	}
@@ -48,19 +49,34 @@ const maxActions = 100_000
 // actionLog is the actions of the last while, so that an outcome is not laid to
 // one of them alone.
 type actionLog struct {
-	list     []action // with a target, in ledger order
-	first    int      // number of list[0], counted from the first ever
-	byTarget map[string][]int
+	list     []*action // with a target, by seq
+	byTarget map[string][]*action
 	gone     time.Time // end of the last action that is forgotten: from then on all are known
 }
 
-func newActionLog() actionLog { return actionLog{byTarget: make(map[string][]int)} }
+func newActionLog() actionLog { return actionLog{byTarget: make(map[string][]*action)} }
 
-// note adds an action on a target.
+// note adds an action on a target, behind those of earlier records.
 func (l *actionLog) note(a action) {
 	if a.target != "" {
-		l.byTarget[a.target] = append(l.byTarget[a.target], l.first+len(l.list))
-		l.list = append(l.list, a)
+		l.list = append(l.list, &a)
+		l.byTarget[a.target] = append(l.byTarget[a.target], &a)
+	}
+}
+
+// remove takes out the action of a record, if it is there.
+func (l *actionLog) remove(seq ledger.Seq) {
+	bySeq := func(a *action, seq ledger.Seq) int { return cmp.Compare(a.seq, seq) }
+	i, ok := slices.BinarySearchFunc(l.list, seq, bySeq)
+	if !ok {
+		return
+	}
+	target := l.list[i].target
+	l.list = slices.Delete(l.list, i, i+1)
+	on := l.byTarget[target]
+	i, _ = slices.BinarySearchFunc(on, seq, bySeq)
+	if l.byTarget[target] = slices.Delete(on, i, i+1); len(l.byTarget[target]) == 0 {
+		delete(l.byTarget, target)
 	}
 }
 
@@ -74,17 +90,17 @@ func (l *actionLog) forget(now time.Time) {
 		if l.byTarget[a.target] = l.byTarget[a.target][1:]; len(l.byTarget[a.target]) == 0 {
 			delete(l.byTarget, a.target)
 		}
+		l.list[0] = nil
 		l.list = l.list[1:]
-		l.first++
 	}
 }
 
 // others are the actions on p's target beside its own.
 func (l *actionLog) others(p *prediction) []action {
 	var out []action
-	for _, n := range l.byTarget[p.act.target] {
-		if a := l.list[n-l.first]; a.seq != p.act.seq && a.concerns(p) {
-			out = append(out, a)
+	for _, a := range l.byTarget[p.act.target] {
+		if a.call != p.act.call && a.concerns(p) {
+			out = append(out, *a)
 		}
 	}
 	return out

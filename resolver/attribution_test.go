@@ -9,6 +9,7 @@ import (
 
 	"assay/events"
 	"assay/ledger"
+	"assay/resolver/calls"
 	"assay/resolver/criterion"
 )
 
@@ -73,6 +74,53 @@ func TestAttribution(t *testing.T) {
 			b.tool(121, "dispatcher/main", "restart", "9", "failed", 121)
 			b.tool(122, "agent/piper", "restart", "9", "ok", 122)
 			b.tool(173, "dispatcher/main", "restart", "9", "ok", 173)
+			b.seal(176, 175, ticks(105, 170, 1)...)
+		}, "temporal_only [] null null"},
+		{"its own call, told by three", func(b *book) {
+			b.predict(90, "p", killed)
+			b.call("own", 100, "dispatcher/main", "hook", "kill", "9", "ok", 100)
+			b.call("own", 101, "dispatcher/main", "otlp", "kill", "9", "ok", 100)
+			b.call("own", 102, "dispatcher/main", "live", "kill", "9", "ok", 100)
+			b.seal(176, 175, ticks(105, 170, 1)...)
+		}, "temporal_only [] null null"},
+		{"another call, told by two", func(b *book) {
+			b.predict(90, "p", killed)
+			b.tool(100, "dispatcher/main", "kill", "9", "ok", 100)
+			b.call("other", 120, "dispatcher/main", "hook", "restart", "9", "ok", 120)
+			b.call("other", 121, "dispatcher/main", "live", "restart", "9", "ok", 120)
+			b.seal(176, 175, ticks(105, 170, 1)...)
+		}, "confounded [4] null null"},
+		{"another act under its own id", func(b *book) {
+			b.predict(90, "p", killed)
+			b.call("own", 100, "dispatcher/main", "live", "kill", "9", "ok", 100)
+			b.call("own", 120, "dispatcher/main", "live", "restart", "9", "ok", 120)
+			b.seal(176, 175, ticks(105, 170, 1)...)
+		}, "confounded [3] null null"},
+		{"a hook's ok of what the dispatcher had denied", func(b *book) {
+			b.predict(90, "p", killed)
+			b.tool(100, "dispatcher/main", "kill", "9", "ok", 100)
+			b.call("other", 120, "dispatcher/main", "live", "restart", "9", "denied", 120)
+			b.call("other", 121, "dispatcher/main", "hook", "restart", "9", "ok", 120)
+			b.seal(176, 175, ticks(105, 170, 1)...)
+		}, "temporal_only [] null null"},
+		{"a hook's ok of what the dispatcher denied then", func(b *book) {
+			b.predict(90, "p", killed)
+			b.tool(100, "dispatcher/main", "kill", "9", "ok", 100)
+			b.call("other", 120, "dispatcher/main", "hook", "restart", "9", "ok", 120)
+			b.call("other", 121, "dispatcher/main", "live", "restart", "9", "denied", 120)
+			b.seal(176, 175, ticks(105, 170, 1)...)
+		}, "temporal_only [] null null"},
+		{"a hook's word of another target", func(b *book) {
+			b.predict(90, "p", killed)
+			b.tool(100, "dispatcher/main", "kill", "9", "ok", 100)
+			b.call("other", 120, "dispatcher/main", "hook", "restart", "8", "ok", 120)
+			b.call("other", 121, "dispatcher/main", "live", "restart", "9", "ok", 120)
+			b.seal(176, 175, ticks(105, 170, 1)...)
+		}, "confounded [4] null null"},
+		{"an imported action", func(b *book) {
+			b.predict(90, "p", killed)
+			b.tool(100, "dispatcher/main", "kill", "9", "ok", 100)
+			b.call("other", 120, "dispatcher/main", "imported", "restart", "9", "ok", 120)
 			b.seal(176, 175, ticks(105, 170, 1)...)
 		}, "temporal_only [] null null"},
 		{"untouched peers", func(b *book) {
@@ -235,13 +283,13 @@ func TestPlaceboIsBounded(t *testing.T) {
 func TestActionLogIsBounded(t *testing.T) {
 	l := newActionLog()
 	for i := range maxActions + 10 {
-		l.note(action{seq: ledger.Seq(i + 1), target: fmt.Sprint(i % 7), end: at(float64(i)), start: at(float64(i))})
+		l.note(action{call: ledger.Seq(i + 1), seq: ledger.Seq(i + 1), target: fmt.Sprint(i % 7), end: at(float64(i)), start: at(float64(i))})
 		l.forget(at(float64(i)))
 	}
 	if len(l.list) != maxActions || !l.gone.Equal(at(9)) {
 		t.Errorf("%d actions, all known from %v", len(l.list), l.gone)
 	}
-	p := &prediction{act: &action{seq: 20, target: "3"}}
+	p := &prediction{act: &action{call: 20, target: "3"}}
 	others := l.others(p)
 	if n := len(others); n < maxActions/7-1 || slices.ContainsFunc(others, func(a action) bool { return a.target != "3" || a.seq == 20 }) {
 		t.Errorf("%d others", n)
@@ -250,7 +298,7 @@ func TestActionLogIsBounded(t *testing.T) {
 	if len(l.list)+len(l.byTarget) != 0 {
 		t.Errorf("%d actions of %d targets are left", len(l.list), len(l.byTarget))
 	}
-	a := actionOf(ledger.Record{Header: ledger.Header{RecordedAt: at(100)}}, "dispatcher", &events.ToolCalled{StartedAt: textOf(at(90)), EndedAt: textOf(at(-9 * days))})
+	a := actionOf(ledger.Record{Header: ledger.Header{RecordedAt: at(100)}}, "dispatcher", &calls.Call{}, &events.ToolCalled{StartedAt: textOf(at(90)), EndedAt: textOf(at(-9 * days))})
 	if !a.end.Equal(at(100)) || !a.start.Equal(at(90)) {
 		t.Errorf("%+v", a)
 	}

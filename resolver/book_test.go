@@ -127,9 +127,17 @@ func (b *book) predict(when float64, id, criterion string) ledger.Seq {
 	return b.add(when, "agent/piper", &events.PredictionRecorded{PredID: id, PredictedEffect: "x", P: 0.7, Criterion: jsontext.Value(criterion)})
 }
 
+// tool is a record of a call that no other tells of.
 func (b *book) tool(when float64, principal, tool, target, status string, ended float64) ledger.Seq {
+	return b.call(fmt.Sprint("t", b.ids), when, principal, "live", tool, target, status, ended)
+}
+
+// call is one witness's record of a call: it took the two seconds before ended.
+func (b *book) call(id string, when float64, principal, capture, tool, target, status string, ended float64) ledger.Seq {
 	begin, end := events.FormatTime(at(ended-2)), events.FormatTime(at(ended))
-	d := &events.ToolCalled{ToolCallID: "t", Tool: tool, Target: &target, Status: status, StartedAt: &begin, EndedAt: &end}
+	d := &events.ToolCalled{
+		Context: events.Context{Capture: &capture}, ToolCallID: id, Tool: tool, Target: &target, Status: status, StartedAt: &begin, EndedAt: &end,
+	}
 	if target == "" {
 		d.Target = nil
 	}

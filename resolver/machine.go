@@ -10,6 +10,7 @@ import (
 
 	"assay/events"
 	"assay/ledger"
+	"assay/resolver/calls"
 	"assay/resolver/criterion"
 )
 
@@ -22,7 +23,7 @@ var (
 
 // Engine names the rules that this build resolves by. Another rule is another
 // engine: a resolution already in the ledger can then only be amended.
-const Engine = "criterion/3"
+const Engine = "criterion/4"
 
 // State is where a prediction stands.
 type State int8
@@ -98,6 +99,7 @@ type Machine struct {
 	terms      map[termsKey]*terms     // of those on the shelves
 	ages       []*prediction           // those of preds in ledger order, and settled ones not yet let go of
 	awaiting   map[actionKey]map[*prediction]bool
+	calls      *calls.Log
 	actions    actionLog
 	deadlines  timeQueue
 	sources    map[string]*source
@@ -124,7 +126,7 @@ func NewMachine(cfg MachineConfig) *Machine {
 	return &Machine{
 		cfg: cfg, registries: make(map[string]*criterion.Registry), segments: memo{from: cfg.Segments},
 		preds: make(map[predKey]*prediction), past: past{watching: make(map[int]*prediction)}, terms: make(map[termsKey]*terms),
-		awaiting: make(map[actionKey]map[*prediction]bool), actions: newActionLog(), sources: make(map[string]*source),
+		awaiting: make(map[actionKey]map[*prediction]bool), calls: calls.NewLog(horizon, nil), actions: newActionLog(), sources: make(map[string]*source),
 	}
 }
 
@@ -298,8 +300,8 @@ var effectTypes = []string{
 	events.TypeClockStepped, events.TypeClockConfirmed, events.TypeOutcomeRecorded,
 }
 
-// decode reads the events that the fold looks at; others, and what does not
-// decode, come back without data.
+// decode reads the events that the fold looks at; others, what does not decode and
+// what was imported come back without data.
 func (m *Machine) decode(rec ledger.Record) *events.Event {
 	ev, err := events.DecodeEnvelope(rec.Event)
 	if err == nil && slices.Contains(effectTypes, ev.Type) {
@@ -307,6 +309,9 @@ func (m *Machine) decode(rec ledger.Record) *events.Event {
 	}
 	if err != nil {
 		m.skipped++
+		return &events.Event{}
+	}
+	if ev.Data != nil && ev.Data.Common().IsImported() {
 		return &events.Event{}
 	}
 	return ev
@@ -328,7 +333,7 @@ func (m *Machine) effect(rec ledger.Record, ev *events.Event, c cut) (changed bo
 		return false, m.withdraw(rec, d, c)
 	case *events.ToolCalled:
 		if role == "dispatcher" || role == "harness" {
-			return true, m.toolCalled(rec, role, d, c)
+			return true, m.toolCalled(rec, role, ev, d, c)
 		}
 	case *events.TelemetrySealed:
 		if role == "resolver" {

@@ -493,7 +493,8 @@ func genBook(t *rapid.T) *book {
 		case 0, 1:
 			b.predict(now, fmt.Sprint("p", i), rapid.SampledFrom(criteria).Draw(t, "criterion"))
 		case 2:
-			b.tool(now, "dispatcher/main", "kill", "9", rapid.SampledFrom([]string{"ok", "ok", "failed"}).Draw(t, "status"), now-float64(rapid.IntRange(0, 40).Draw(t, "ago")))
+			b.call(fmt.Sprint("c", rapid.IntRange(0, 5).Draw(t, "call")), now, "dispatcher/main", rapid.SampledFrom([]string{"live", "live", "hook", "otlp", "imported"}).Draw(t, "capture"), "kill",
+				rapid.SampledFrom([]string{"9", "9", "8"}).Draw(t, "target"), rapid.SampledFrom([]string{"ok", "ok", "failed"}).Draw(t, "status"), now-float64(rapid.IntRange(0, 40).Draw(t, "ago")))
 		case 3:
 			b.add(now, "agent/piper", &events.PredictionWithdrawn{PredID: fmt.Sprint("p", rapid.IntRange(0, i).Draw(t, "withdrawn"))})
 		case 4:

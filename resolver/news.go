@@ -74,7 +74,7 @@ func (n *news) learn(body []byte) {
 	default:
 		return
 	}
-	if ev, err = events.Decode(rec.Event); err != nil {
+	if ev, err = events.Decode(rec.Event); err != nil || role == "resolver" && ev.Data.Common().IsImported() {
 		return
 	}
 	switch d := ev.Data.(type) {

@@ -103,6 +103,7 @@ func (p *prediction) pack() string {
 		w.uint(0)
 	} else {
 		w.uint(1)
+		w.uint(uint64(a.call))
 		w.uint(uint64(a.seq))
 		w.text(a.target)
 		w.text(a.namespace)
@@ -208,7 +209,7 @@ func unpack(packed string) (*prediction, bool) {
 		p.reports = append(p.reports, report{ledger.Seq(r.uint()), r.hash(), r.text(), r.text(), r.text()})
 	}
 	if r.uint() != 0 {
-		p.act = &action{ledger.Seq(r.uint()), r.text(), r.text(), r.time(), r.time()}
+		p.act = &action{ledger.Seq(r.uint()), ledger.Seq(r.uint()), r.text(), r.text(), r.time(), r.time()}
 	}
 	return p, !r.bad && r.b == ""
 }

@@ -51,7 +51,7 @@ func genShelved(t *rapid.T) *prediction {
 		})
 	}
 	if rapid.Bool().Draw(t, "act") {
-		p.act = &action{ledger.Seq(rapid.Uint64().Draw(t, "call")), text.Draw(t, "target"), text.Draw(t, "of"), at.Draw(t, "began"), at.Draw(t, "ended")}
+		p.act = &action{ledger.Seq(rapid.Uint64().Draw(t, "call")), ledger.Seq(rapid.Uint64().Draw(t, "by")), text.Draw(t, "target"), text.Draw(t, "of"), at.Draw(t, "began"), at.Draw(t, "ended")}
 	}
 	return p
 }

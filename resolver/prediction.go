@@ -10,6 +10,7 @@ import (
 
 	"assay/events"
 	"assay/ledger"
+	"assay/resolver/calls"
 	"assay/resolver/criterion"
 )
 
@@ -166,22 +167,34 @@ func (p *prediction) lint() (criterion.Fault, bool) {
 	return criterion.Fault{}, true
 }
 
-// toolCalled notes what was done and matches it with the predictions that wait
-// for it. A harness writes dispatcher's types for its own cases only.
-func (m *Machine) toolCalled(rec ledger.Record, role string, d *events.ToolCalled, c cut) error {
-	keys := []actionKey{{d.Tool, ""}}
-	if d.Target != nil && *d.Target != "" {
-		keys = append(keys, actionKey{d.Tool, *d.Target})
+// toolCalled notes what was done and matches it with the predictions that wait for
+// it, but for those that were recorded when somebody had told of the call already. A
+// record that tells nothing better of a call has no effect. A harness writes
+// dispatcher's types for its own cases only.
+func (m *Machine) toolCalled(rec ledger.Record, role string, ev *events.Event, d *events.ToolCalled, c cut) error {
+	call, before, ok := m.calls.Hear(&rec, m.now, ev, d)
+	if !ok {
+		return nil
 	}
-	act := actionOf(rec, role, d)
-	if d.Status == "ok" {
+	m.actions.remove(before.Seq)
+	act := actionOf(rec, role, &call, d)
+	if call.Succeeded() {
 		m.actions.note(act)
 		m.actions.forget(m.now)
+	}
+	if before.Succeeded() {
+		if err := m.unarm(&call, &before, c); err != nil {
+			return err
+		}
+	}
+	keys := []actionKey{{call.Tool, ""}}
+	if call.Target != "" {
+		keys = append(keys, actionKey{call.Tool, call.Target})
 	}
 	var waiting []*prediction
 	for _, key := range keys {
 		for p := range m.awaiting[key] {
-			if act.concerns(p) {
+			if p.seq < call.First && act.concerns(p) {
 				waiting = append(waiting, p)
 			}
 		}
@@ -190,16 +203,42 @@ func (m *Machine) toolCalled(rec ledger.Record, role string, d *events.ToolCalle
 	for _, p := range waiting {
 		m.stopAwaiting(p)
 		var err error
-		if d.Status == "ok" {
+		if call.Succeeded() {
 			err = m.arm(p, &act, c)
 		} else {
-			err = m.void(p, c, "action_failed", nil, fmt.Sprintf("record %d: %s ended %s", rec.Seq, d.Tool, d.Status))
+			err = m.void(p, c, "action_failed", nil, ended(&call))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unarm voids the open predictions whose window a call opened of which a better
+// witness tells otherwise. What is settled stands.
+func (m *Machine) unarm(call, before *calls.Call, c cut) error {
+	if call.Succeeded() && call.Tool == before.Tool && call.Target == before.Target {
+		return nil
+	}
+	var list []*prediction
+	for _, p := range m.preds {
+		if p.act != nil && p.act.call == call.First && !(call.Succeeded() && p.criterion.Action.Matches(call.Tool, call.Target)) {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, bySeq)
+	for _, p := range list {
+		if err := m.void(p, c, "action_failed", nil, ended(call)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended says in words how a call ended.
+func ended(c *calls.Call) string {
+	return fmt.Sprintf("record %d: %s ended %s", c.Seq, c.Tool, c.Status)
 }
 
 func (m *Machine) stopAwaiting(p *prediction) {
@@ -474,5 +513,7 @@ func (m *Machine) forget(p *prediction) {
 	}
 	delete(m.preds, p.key)
 	m.past.add(p.key)
+	p.unpin()
+	p.release()
 	p.clear()
 }

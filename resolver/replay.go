@@ -81,13 +81,13 @@ type outcome struct {
 	sum                     ledger.Hash // of the event's bytes
 }
 
-// outcomeOf is false for an event of another type.
+// outcomeOf is false for an event of another type, and for one that was imported.
 func outcomeOf(raw []byte) (outcome, bool) {
 	ev, err := events.DecodeEnvelope(raw)
 	if err != nil || ev.Type != events.TypePredictionResolved && ev.Type != events.TypePredictionResolutionAmended {
 		return outcome{}, false
 	}
-	if ev, err = events.Decode(raw); err != nil {
+	if ev, err = events.Decode(raw); err != nil || ev.Data.Common().IsImported() {
 		return outcome{}, false
 	}
 	o := outcome{id: ev.ID, typ: ev.Type, source: ev.Source, sum: sha256.Sum256(raw)}

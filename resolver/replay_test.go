@@ -13,6 +13,7 @@ import (
 	"assay/events"
 	"assay/internal/blob"
 	"assay/ledger"
+	"assay/resolver/criterion"
 )
 
 // written is a ledger with what a service wrote into it.
@@ -305,5 +306,55 @@ func TestOtherEnginesStand(t *testing.T) {
 	}
 	if len(m.book.bodies) != n || again.Differed() != 0 {
 		t.Errorf("%d new records, %d differ", len(m.book.bodies)-n, again.Differed())
+	}
+}
+
+// TestReplayOfAnEarlierEngine: what it said of a call that it took for two stands, and
+// nothing is called for in its place.
+func TestReplayOfAnEarlierEngine(t *testing.T) {
+	blobs := make(memoryBlobs)
+	b := newBook(t)
+	b.call("c", 10, "dispatcher/main", "hook", "kill", "9", "ok", 10)
+	b.predict(15, "p", killed)
+	b.call("c", 20, "dispatcher/main", "live", "kill", "9", "ok", 20)
+	b.seal(96, 95, ticks(35, 95, 1)...)
+	b.tick(400)
+	copyBlobs(t, b, blobs)
+	var s *Service
+	m := written(t, b, blobs, catchUp(t, &s, blobs))
+	if r, err := replayOf(t, m, blobs, 0); err != nil || r.Resolutions != 1 || r.SameBytes != 1 || len(r.Differences)+len(r.Others) > 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	rewrite(t, m, events.TypePredictionResolved, func(r *events.PredictionResolved, _ *events.PredictionResolutionAmended) {
+		if r.Verdict != Void || text(r.Reason) != "not_executed" {
+			t.Fatalf("%s %s", r.Verdict, text(r.Reason))
+		}
+		r.Engine, r.Verdict, r.Reason = "criterion/3", Confirmed, nil
+	})
+	r, err := replayOf(t, m, blobs, 0)
+	if err != nil || r.Compared() != 0 || len(r.Differences) > 0 || r.Pending != 0 || len(r.Others) != 1 || r.Others[0].Engine != "criterion/3" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestReplayPassesOverImports: what another resolver said elsewhere is nothing that this
+// ledger calls for.
+func TestReplayPassesOverImports(t *testing.T) {
+	blobs := make(memoryBlobs)
+	b := newBook(t)
+	b.predict(0, "p", low)
+	confirmedBy60(b)
+	copyBlobs(t, b, blobs)
+	var s *Service
+	m := written(t, b, blobs, catchUp(t, &s, blobs))
+	hash := hexSHA256(nil)
+	m.book.add(500, "resolver/main", &events.PredictionResolved{
+		Context: imported(), PredID: "elsewhere", Verdict: Refuted, Evidence: events.ResolutionEvidence{Refs: []string{}, Digest: hash}, CutSeq: 1, Engine: Engine,
+		CriterionSHA256: hash, RegistrySHA256: hash, Foreknowledge: "none", Scorable: true,
+		Attribution: events.Attribution{Kind: criterion.TemporalOnly}, Resolver: events.ResolverIdentity{ID: "resolver/main", Kind: byTelemetry, Key: "UKEY"},
+	})
+	r, err := replayOf(t, m, blobs, 0)
+	if err != nil || r.Resolutions != 1 || r.SameBytes != 1 || len(r.Differences)+len(r.Others) > 0 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

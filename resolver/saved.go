@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/ledger"
+	"assay/resolver/calls"
 )
 
 // savedMachine is the state of a Machine but for the names of its settled
@@ -27,7 +28,8 @@ type savedMachine struct {
 	Past    []savedPrediction `json:"past"`    // settled, with series yet, in the order of that
 	First   int               `json:"first"`   // number of the first settled one that may be amended
 	Sources []savedSource     `json:"sources"` // by first appearance
-	Actions []savedAction     `json:"actions"` // in ledger order
+	Calls   []calls.Call      `json:"calls"`   // by their first records
+	Actions []savedAction     `json:"actions"` // by the records that count
 	Gone    time.Time         `json:"gone,omitzero"`
 }
 
@@ -66,6 +68,7 @@ type savedReport struct {
 }
 
 type savedAction struct {
+	Call      ledger.Seq `json:"call"`
 	Seq       ledger.Seq `json:"seq"`
 	Target    string     `json:"target,omitzero"`
 	Namespace string     `json:"namespace,omitzero"`
@@ -124,8 +127,9 @@ func (m *Machine) save() savedMachine {
 	for _, n := range slices.Sorted(maps.Keys(m.past.watching)) {
 		s.Past = append(s.Past, m.past.watching[n].save())
 	}
-	for i := range m.actions.list {
-		s.Actions = append(s.Actions, m.actions.list[i].save())
+	s.Calls = m.calls.List()
+	for _, a := range m.actions.list {
+		s.Actions = append(s.Actions, a.save())
 	}
 	for _, src := range m.order {
 		out := savedSource{Name: src.name, Watermark: src.watermark, Forgotten: src.forgotten}
@@ -165,10 +169,12 @@ func (p *prediction) save() savedPrediction {
 	return s
 }
 
-func (a *action) save() savedAction { return savedAction{a.seq, a.target, a.namespace, a.start, a.end} }
+func (a *action) save() savedAction {
+	return savedAction{a.call, a.seq, a.target, a.namespace, a.start, a.end}
+}
 
 func (s savedAction) action() action {
-	return action{s.Seq, s.Target, s.Namespace, s.Start.UTC(), s.End.UTC()}
+	return action{s.Call, s.Seq, s.Target, s.Namespace, s.Start.UTC(), s.End.UTC()}
 }
 
 func (se *series) save() savedSeries {
@@ -196,6 +202,7 @@ func restoreMachine(cfg MachineConfig, s savedMachine, settled *savedPast) (*Mac
 	if s.Hold != nil {
 		m.hold = &hold{s.Hold.Seq, s.Hold.At.UTC()}
 	}
+	m.calls = calls.NewLog(horizon, s.Calls)
 	for _, a := range s.Actions {
 		m.actions.note(a.action())
 	}

@@ -25,7 +25,7 @@ import (
 
 // The state file spares a start the fold from record 1:
 //
-//	assay-resolver-state 3 \n
+//	assay-resolver-state 4 \n
 //	one line of JSON (savedState) \n
 //	settledKey of every settled prediction, 32 bytes each, in the order in which they were settled
 //	each of them from Machine.First on: the length of what is packed (pack.go) and that, or 0 of what is
@@ -39,7 +39,7 @@ import (
 // stands must still have that leaf, and its Merkle frontier must lead to the
 // signed checkpoint. Whatever does not fit, another version, rules or registry
 // included, is dropped, and the fold begins at record 1.
-const stateMagic = "assay-resolver-state 3\n"
+const stateMagic = "assay-resolver-state 4\n"
 
 // saveEvery is how many records are folded again at most, after a crash: some
 // five seconds' worth.

@@ -282,7 +282,7 @@ func TestStateIsTrustedOnlyAsFarAsTheLedgerBearsItOut(t *testing.T) {
 		"empty":           {state: func([]byte) []byte { return []byte{} }},
 		"cut off":         {state: func(raw []byte) []byte { return raw[:len(raw)-1] }},
 		"a flipped bit":   {state: func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw }},
-		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 3"), []byte("state 2"), 1)) }},
+		"another version": {state: func(raw []byte) []byte { return reseal(bytes.Replace(raw, []byte("state 4"), []byte("state 3"), 1)) }},
 		"an unknown field": {state: func(raw []byte) []byte {
 			return reseal(bytes.Replace(raw, []byte(`"rules"`), []byte(`"later":1,"rules"`), 1))
 		}},

@@ -9,10 +9,6 @@ import (
 	"assay/projector"
 )
 
-// captureImported is context.capture of what was written down elsewhere and brought
-// in later: what it says of the order of things is nobody's observation.
-const captureImported = "imported"
-
 // importedMark ends the namespace in which views keep what was imported into
 // another: "production~imported". No namespace has a tilde, and no id but an episode's.
 const importedMark = "~imported"
@@ -34,7 +30,7 @@ func (p apart) Apply(b *projector.Batch, r *projector.Record) error {
 }
 
 func isImport(r *projector.Record) bool {
-	return deref(r.Event.Data.Common().Capture) == captureImported
+	return r.Event.Data.Common().IsImported()
 }
 
 // KeptIn is the namespace in which views keep what a record of a namespace says, by the

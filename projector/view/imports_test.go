@@ -104,7 +104,7 @@ func liveRows(t *testing.T, l *ledgertest.Ledger) map[string][]string {
 				err := view.List(s, kind, ns, func(v any) error {
 					switch v := v.(type) {
 					case *view.ToolCall:
-						v.SeenBy = slices.DeleteFunc(v.SeenBy, func(s view.Sighting) bool { return s.Witness == view.WitnessImported })
+						v.SeenBy = slices.DeleteFunc(v.SeenBy, func(s view.Sighting) bool { return s.Witness == events.WitnessImported })
 					case *view.EpisodeReport:
 						v.Others = 0
 					}

@@ -193,7 +193,7 @@ func report(b *projector.Batch, r *projector.Record, d *events.EpisodeRecorded) 
 	v, ok := projector.Edit[EpisodeReport](b, key(episodeReportKind, r.Namespace, r.Event.EpisodeID, of))
 	if ok {
 		v.Others++
-		if witnessRank(witnessOf(r)) >= witnessRank(v.Witness) {
+		if events.WitnessRank(witnessOf(r)) >= events.WitnessRank(v.Witness) {
 			return
 		}
 	}

@@ -47,33 +47,9 @@ type Sighting struct {
 	MessageID *string    `json:"message_id,omitzero"` // that asked for it, by this record
 }
 
-// Witnesses of a tool call or an episode, the best first.
-const (
-	WitnessDispatcher = "dispatcher" // or harness, where it stands in for it
-	WitnessHook       = "hook"       // a client's hook, as an observer passed it on
-	WitnessOTLP       = "otlp"       // a client's telemetry, as an observer passed it on
-	WitnessAgent      = "agent"      // her own word
-	WitnessImported   = "imported"   // whoever wrote it down
-)
-
-var witnesses = []string{WitnessDispatcher, WitnessHook, WitnessOTLP, WitnessAgent, WitnessImported}
-
-// witnessRank is smaller for a better witness.
-func witnessRank(witness string) int { return slices.Index(witnesses, witness) }
-
-// witnessOf says whose word a record is. The writer's role decides, which the
-// logger vouches for; context.capture can only say that a record is worth less
-// than what an observer saw for itself.
+// witnessOf says whose word a record is.
 func witnessOf(r *projector.Record) string {
-	switch how := deref(r.Event.Data.Common().Capture); {
-	case how == captureImported:
-		return WitnessImported
-	case !observer(r) && r.Role() != roleHarness:
-		return WitnessAgent
-	case how == WitnessHook, how == WitnessOTLP:
-		return how
-	}
-	return WitnessDispatcher
+	return events.WitnessOf(r.Role(), r.Event.Data.Common())
 }
 
 // JoinID says that what names no episode was joined by its id alone.
@@ -137,7 +113,7 @@ func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
 	}
 	first := key(callKind, r.Namespace, d.ToolCallID)
 	slot := first
-	if t, ok := projector.View[ToolCall](b, first); ok && !sameEpisode(t.EpisodeID, r.Event.EpisodeID) {
+	if t, ok := projector.View[ToolCall](b, first); ok && !events.SameEpisode(t.EpisodeID, r.Event.EpisodeID) {
 		slot = key(callKind, r.Namespace, d.ToolCallID, r.Event.EpisodeID)
 	}
 	t, ok := projector.Edit[ToolCall](b, slot)
@@ -155,10 +131,6 @@ func (toolCalls) Apply(b *projector.Batch, r *projector.Record) error {
 	return nil
 }
 
-// sameEpisode says whether two records, "" for one that names no episode, can tell
-// of one thing.
-func sameEpisode(a, b string) bool { return a == b || a == "" || b == "" }
-
 // take adds a record of the call. A better witness replaces a worse one, and of one
 // witness the first record counts.
 func (t *ToolCall) take(r *projector.Record, d *events.ToolCalled) {
@@ -171,7 +143,7 @@ func (t *ToolCall) take(r *projector.Record, d *events.ToolCalled) {
 		t.FirstObserved = cmp.Or(t.FirstObserved, r.Seq)
 	}
 	witness := witnessOf(r)
-	better := *side == nil || witnessRank(witness) < t.rankOf(*side)
+	better := *side == nil || events.WitnessRank(witness) < t.rankOf(*side)
 	t.see(Sighting{witness, r.Seq, r.Principal, d.MessageID})
 	if better {
 		*side = newCall(r, d)
@@ -185,7 +157,9 @@ func (t *ToolCall) see(by Sighting) {
 		return
 	}
 	t.SeenBy = append(t.SeenBy, by)
-	slices.SortFunc(t.SeenBy, func(a, b Sighting) int { return cmp.Compare(witnessRank(a.Witness), witnessRank(b.Witness)) })
+	slices.SortFunc(t.SeenBy, func(a, b Sighting) int {
+		return cmp.Compare(events.WitnessRank(a.Witness), events.WitnessRank(b.Witness))
+	})
 	t.Witness = t.SeenBy[0].Witness
 	named := slices.IndexFunc(t.SeenBy, func(s Sighting) bool { return s.MessageID != nil })
 	if named >= 0 {
@@ -199,7 +173,7 @@ func (t *ToolCall) charge(b *projector.Batch, slot string) {
 		return
 	}
 	seq := t.Witnessed().Seq
-	k := key(chargeKind, t.Namespace, *t.MessageID, strconv.Itoa(witnessRank(t.Witness)), projector.SeqKey(seq))
+	k := key(chargeKind, t.Namespace, *t.MessageID, strconv.Itoa(events.WitnessRank(t.Witness)), projector.SeqKey(seq))
 	if _, ok := projector.View[charge](b, k); !ok {
 		c, _ := projector.Edit[charge](b, k)
 		*c = charge{slot, seq}
@@ -210,9 +184,9 @@ func (t *ToolCall) charge(b *projector.Batch, slot string) {
 func (t *ToolCall) rankOf(c *Call) int {
 	i := slices.IndexFunc(t.SeenBy, func(s Sighting) bool { return s.Seq == c.Seq })
 	if i < 0 { // imported, the agent's word beside an observer's
-		return witnessRank(WitnessImported)
+		return events.WitnessRank(events.WitnessImported)
 	}
-	return witnessRank(t.SeenBy[i].Witness)
+	return events.WitnessRank(t.SeenBy[i].Witness)
 }
 
 func newCall(r *projector.Record, d *events.ToolCalled) *Call {
@@ -227,7 +201,7 @@ func newCall(r *projector.Record, d *events.ToolCalled) *Call {
 // known; kv.ErrNotFound when there is none.
 func GetToolCall(s *projector.State, namespace, episodeID, toolCallID string) (*ToolCall, error) {
 	t, err := projector.Load[ToolCall](s, ToolCalls, key(callKind, namespace, toolCallID))
-	if err == nil && !sameEpisode(t.EpisodeID, episodeID) {
+	if err == nil && !events.SameEpisode(t.EpisodeID, episodeID) {
 		t, err = projector.Load[ToolCall](s, ToolCalls, key(callKind, namespace, toolCallID, episodeID))
 	}
 	return t, err

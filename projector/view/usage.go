@@ -171,7 +171,7 @@ func spend(b *projector.Batch, r *projector.Record, d *events.UsageRecorded) {
 		k = key(usageKind, r.Namespace, byMessage, *d.MessageID)
 	case call != nil:
 		k = key(usageKind, r.Namespace, byCall, *call)
-		if first, ok := projector.View[Spent](b, k); ok && !sameEpisode(first.EpisodeID, episode) {
+		if first, ok := projector.View[Spent](b, k); ok && !events.SameEpisode(first.EpisodeID, episode) {
 			k = key(usageKind, r.Namespace, byCall, *call, episode)
 		} else if ok {
 			episode = cmp.Or(first.EpisodeID, episode) // which the call is known by
@@ -182,7 +182,7 @@ func spend(b *projector.Batch, r *projector.Record, d *events.UsageRecorded) {
 	repeats := u.Repeats
 	if ok {
 		repeats++
-		if witnessRank(witness) >= witnessRank(u.Witness) {
+		if events.WitnessRank(witness) >= events.WitnessRank(u.Witness) {
 			u.Repeats = repeats
 			if d.MessageID == nil {
 				u.EpisodeID = episode
@@ -282,7 +282,7 @@ func isTold(s *projector.State, t *ToolCall) (bool, error) {
 		}
 	}
 	u, err := projector.Load[Spent](s, Usages, key(usageKind, ns, byCall, t.ToolCallID))
-	if err == nil && !sameEpisode(u.EpisodeID, t.EpisodeID) {
+	if err == nil && !events.SameEpisode(u.EpisodeID, t.EpisodeID) {
 		_, err = projector.Load[Spent](s, Usages, key(usageKind, ns, byCall, t.ToolCallID, t.EpisodeID))
 	}
 	if errors.Is(err, kv.ErrNotFound) {

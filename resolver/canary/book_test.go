@@ -37,6 +37,8 @@ type book struct {
 	now  time.Time
 	cut  time.Time // of the next event, if it is another time than its record's
 	out  []resolver.Emission
+
+	episode string // of the events
 }
 
 func newBook(t fataler) *book { return &book{t: t, f: testFold(), now: epoch} }
@@ -57,7 +59,7 @@ func (b *book) putID(id, principal, namespace string, d events.Payload) (string,
 	if !b.cut.IsZero() {
 		cut, b.cut = b.cut, time.Time{}
 	}
-	raw, err := events.Encode(&events.Event{ID: id, Source: "test", Type: typ, Time: events.FormatTime(cut), DataSchema: events.DataSchema(typ, 1), Data: d})
+	raw, err := events.Encode(&events.Event{ID: id, Source: "test", Type: typ, Time: events.FormatTime(cut), DataSchema: events.DataSchema(typ, 1), EpisodeID: b.episode, Data: d})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -112,6 +114,13 @@ func (b *book) call(id, tool, target string, change ...func(*events.ToolCalled))
 	_, seq := b.put(dispatcher, Namespace, d)
 	return seq
 }
+
+// by is how another witness than the dispatcher tells of a call.
+func by(capture string) func(*events.ToolCalled) {
+	return func(d *events.ToolCalled) { d.Context.Capture = &capture }
+}
+
+func denied(d *events.ToolCalled) { d.Status = "denied" }
 
 func took(ms float64) func(*events.ToolCalled) {
 	return func(d *events.ToolCalled) { d.LatencyMS = &ms }

@@ -14,10 +14,11 @@
 //	action_after_end       the operator had ended the canary
 //	action_after_rollback  it had been rolled back
 //
-// A call that was denied did nothing, and an agent's own word of a call is none. A
-// call is its tool_call_id and tool: further records of one have no effect. Those
-// that were made while a canary ran are remembered, behind its end too, until a
-// week.closed 30 days later.
+// A call that was denied did nothing, and an agent's own word of a call is none. Of
+// several records of one call the best witness's counts (package calls), whenever it
+// came: what a hook calls ok and the dispatcher denies is counted no more, though a
+// rollback that it brought stands. A call is known for 30 days from its first record,
+// and counts for the canary that ran when it did. What was imported has no effect.
 //
 // The criteria of a metric are looked at whenever a value of it comes in. A window
 // is the window_s seconds of ledger time that end with the present record, and a
@@ -61,11 +62,12 @@ import (
 	"assay/events"
 	"assay/ledger"
 	"assay/resolver"
+	"assay/resolver/calls"
 )
 
 // Rules names the rules above. Other rules are another name: a saved state of
 // theirs is not taken up.
-const Rules = "canary/2"
+const Rules = "canary/3"
 
 // Namespace is where canaries act.
 const Namespace = "canary"
@@ -94,8 +96,9 @@ type Config struct {
 type Fold struct {
 	cfg   Config
 	state state
-	calls map[callKey]*call // state.Calls
-	byID  map[string]*call  // see add
+	heard *calls.Log           // state.Heard
+	calls map[ledger.Seq]*call // state.Calls, by the first record
+	byID  map[string]*call     // see add
 	out   []resolver.Emission
 }
 
@@ -107,7 +110,11 @@ type state struct {
 	Used []string `json:"used"`
 	// Last is the canary that started last; nil before the first.
 	Last *rollout `json:"last,omitzero"`
-	// Calls are those made while a canary ran, in ledger order; see remember.
+	// Heard is what Fold.heard lists when the state is saved: all calls that were told
+	// of, so that their other witnesses are known.
+	Heard []calls.Call `json:"heard"`
+	// Calls are those of Heard that were let run while a canary ran, in the order in
+	// which they were counted; see remember.
 	Calls []*call `json:"calls"`
 }
 
@@ -118,6 +125,7 @@ type rollout struct {
 	Principal string               `json:"principal"`
 	EventID   string               `json:"event_id"`
 	Over      string               `json:"over,omitzero"` // AfterEnd or AfterRollback, what a call is from now on
+	Week      ledger.Seq           `json:"week,omitzero"` // of the last week.closed; 0 before one
 	ThisWeek  int64                `json:"this_week"`
 	Told      []string             `json:"told"` // rules that brought a rollback.triggered
 	// Windows are those of Start.Criteria, in their order; that of a
@@ -131,18 +139,15 @@ type rollout struct {
 	Reached time.Time `json:"reached"`
 }
 
-// call is a tool call that was made while a canary ran.
+// call is a tool call that counts for a canary.
 type call struct {
 	ID      string     `json:"id"`
-	Tool    string     `json:"tool"`
-	Seq     ledger.Seq `json:"seq"`
-	At      time.Time  `json:"at"`            // ledger time
+	First   ledger.Seq `json:"first"`         // its first record
+	Seq     ledger.Seq `json:"seq"`           // the record from which on it counts
+	At      time.Time  `json:"at"`            // ledger time of that
 	Held    *bool      `json:"held,omitzero"` // by the latest conclusive recheck
 	Checked ledger.Seq `json:"checked,omitzero"`
 }
-
-// callKey is what makes a call one and the same.
-type callKey struct{ id, tool string }
 
 // promise is a prediction of the canary.
 type promise struct {
@@ -166,7 +171,12 @@ func New(cfg Config) *Fold {
 
 // index finds the calls of the state.
 func (f *Fold) index() {
-	f.calls, f.byID = make(map[callKey]*call, len(f.state.Calls)), make(map[string]*call, len(f.state.Calls))
+	f.heard, f.state.Heard = calls.NewLog(remember, f.state.Heard), nil
+	f.indexCalls()
+}
+
+func (f *Fold) indexCalls() {
+	f.calls, f.byID = make(map[ledger.Seq]*call, len(f.state.Calls)), make(map[string]*call, len(f.state.Calls))
 	for _, c := range f.state.Calls {
 		f.add(c)
 	}
@@ -175,7 +185,7 @@ func (f *Fold) index() {
 // add makes a call one that is found; by its id alone, the first of the canary
 // that started last.
 func (f *Fold) add(c *call) {
-	f.calls[callKey{c.ID, c.Tool}] = c
+	f.calls[c.First] = c
 	if old := f.byID[c.ID]; old == nil || old.Seq < f.state.Last.Seq {
 		f.byID[c.ID] = c
 	}
@@ -185,7 +195,11 @@ func (f *Fold) add(c *call) {
 func (f *Fold) Rules() string { return Rules }
 
 // Save implements resolver.Companion.
-func (f *Fold) Save() ([]byte, error) { return json.Marshal(&f.state, json.Deterministic(true)) }
+func (f *Fold) Save() ([]byte, error) {
+	s := f.state
+	s.Heard = f.heard.List()
+	return json.Marshal(&s, json.Deterministic(true))
+}
 
 // Restore implements resolver.Companion.
 func (f *Fold) Restore(raw []byte) error {
@@ -194,7 +208,7 @@ func (f *Fold) Restore(raw []byte) error {
 		return fmt.Errorf("canary: %w", err)
 	}
 	switch r := s.Last; {
-	case r == nil && len(s.Calls) > 0:
+	case r == nil && len(s.Calls)+len(s.Heard) > 0:
 		return errors.New("canary: calls of no canary")
 	case r != nil && r.Over == "" && len(r.Windows) != len(r.Start.Criteria):
 		return fmt.Errorf("canary: %d windows of %d criteria", len(r.Windows), len(r.Start.Criteria))
@@ -217,12 +231,12 @@ func (f *Fold) Apply(rec ledger.Record) ([]resolver.Emission, error) {
 	if !f.hears(role, rec.Namespace) {
 		return nil, nil
 	}
-	// What does not decode has no effect.
+	// What does not decode has no effect, nor has what was imported.
 	ev, err := events.DecodeEnvelope(rec.Event)
 	if err != nil || !f.concerns(role, ev.Type) {
 		return nil, nil
 	}
-	if ev, err = events.Decode(rec.Event); err != nil {
+	if ev, err = events.Decode(rec.Event); err != nil || ev.Data.Common().IsImported() {
 		return nil, nil
 	}
 	err = f.effect(&rec, role, ev)
@@ -294,7 +308,7 @@ func (f *Fold) effect(rec *ledger.Record, role string, ev *events.Event) error {
 			r.finish(AfterRollback)
 		}
 	case *events.WeekClosed:
-		r.ThisWeek = 0
+		r.Week, r.ThisWeek = rec.Seq, 0
 		f.forget()
 	case *events.ToolCalled:
 		return f.called(rec, ev, d)
@@ -341,7 +355,7 @@ func (f *Fold) forget() {
 			n = len(f.state.Calls)
 		}
 		f.state.Calls = slices.Delete(f.state.Calls, 0, n)
-		f.index()
+		f.indexCalls()
 	}
 	r := f.state.Last
 	for id, p := range r.Promises {

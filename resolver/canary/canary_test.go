@@ -27,7 +27,7 @@ func TestOrder(t *testing.T) {
 func TestRestoreRefusesOthers(t *testing.T) {
 	for _, raw := range []string{
 		"", "null0", `{"seq":1,"mood":2}`, `[]`,
-		`{"seq":1,"calls":[{"id":"1","tool":"x","seq":1}]}`, `{"seq":1,"last":{"start":{"criteria":[{"metric":"latency_ratio"}]}}}`,
+		`{"seq":1,"calls":[{"id":"1","first":1,"seq":1}]}`, `{"seq":1,"heard":[{"id":"1","first":1,"seq":1}]}`, `{"seq":1,"last":{"start":{"criteria":[{"metric":"latency_ratio"}]}}}`,
 	} {
 		if err := testFold().Restore([]byte(raw)); err == nil {
 			t.Errorf("%q was taken", raw)
@@ -55,7 +55,11 @@ func genBook(t *rapid.T) *book {
 			}
 		case "call":
 			tool := rapid.SampledFrom([]string{"set_flag", "set_flag", "set_flag", "set_flag", "restart", "drop"}).Draw(t, "tool")
-			b.call(id, tool, "svc/x", took(float64(n*40)))
+			change := []func(*events.ToolCalled){took(float64(n * 40)), by(rapid.SampledFrom([]string{"live", "live", "hook", "otlp", "imported"}).Draw(t, "by"))}
+			if rapid.IntRange(0, 3).Draw(t, "denied") == 0 {
+				change = append(change, denied)
+			}
+			b.call(id, tool, "svc/x", change...)
 		case "recheck":
 			if n == 9 {
 				b.reportedRecheck("1", "not_confirmed")

@@ -3,11 +3,13 @@ package canary
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"assay/events"
 	"assay/ledger"
 	"assay/resolver"
+	"assay/resolver/calls"
 )
 
 const (
@@ -74,18 +76,25 @@ func lint(c events.CanaryCriterion) error {
 	return nil
 }
 
-// called holds a tool call against the canary's bounds.
+// called holds a tool call against the canary's bounds: one that is new, or was denied
+// by a worse witness, is counted; one that a better witness denies is no more; and one
+// that was counted for this canary is looked at again, as a better witness tells it.
 func (f *Fold) called(rec *ledger.Record, ev *events.Event, d *events.ToolCalled) error {
-	if d.Status == "denied" || f.calls[callKey{d.ToolCallID, d.Tool}] != nil {
-		return nil // it did nothing, or its first record counts
+	c, before, ok := f.heard.Hear(rec, f.state.Now, ev, d)
+	if !ok {
+		return nil
 	}
-	r := f.state.Last
-	if r.Over == "" {
-		c := &call{ID: d.ToolCallID, Tool: d.Tool, Seq: rec.Seq, At: f.state.Now}
-		f.state.Calls = append(f.state.Calls, c)
-		f.add(c)
+	r, counted := f.state.Last, f.calls[c.First]
+	switch {
+	case !c.Ran() && counted != nil:
+		return f.uncount(rec, ev, counted, before.Seq)
+	case !c.Ran():
+		return nil
+	case !before.Ran():
+		f.count(rec, &c)
+	case r.Over != "" || counted == nil || counted.Seq < r.Seq:
+		return nil // it was another canary's, or this one's before its end
 	}
-	r.ThisWeek++
 	if rule, why := r.bound(d); rule != "" {
 		target := ""
 		if d.Target != nil {
@@ -100,15 +109,50 @@ func (f *Fold) called(rec *ledger.Record, ev *events.Event, d *events.ToolCalled
 		return f.rollBack(rec, ev, x)
 	}
 	ms := latency(d)
-	if ms == nil {
+	if ms == nil && !before.Ran() {
 		return nil
 	}
 	for i, c := range r.Start.Criteria {
-		if c.Metric == LatencyRatio && (c.Tool == nil || *c.Tool == d.Tool) {
+		if c.Metric != LatencyRatio {
+			continue
+		}
+		r.Windows[i].remove(before.Seq)
+		if ms != nil && (c.Tool == nil || *c.Tool == d.Tool) {
 			r.Windows[i].add(value{Seq: rec.Seq, At: f.state.Now, Bad: *ms / *c.Baseline > *c.Threshold, MS: *ms})
 		}
 	}
 	return f.criteria(rec, ev, LatencyRatio)
+}
+
+// count notes a call that was let run.
+func (f *Fold) count(rec *ledger.Record, c *calls.Call) {
+	r := f.state.Last
+	r.ThisWeek++
+	if r.Over == "" {
+		n := &call{ID: c.ID, First: c.First, Seq: rec.Seq, At: f.state.Now}
+		f.state.Calls = append(f.state.Calls, n)
+		f.add(n)
+	}
+}
+
+// uncount takes back what count noted, and with it the latency of record told and what
+// rechecks said of it.
+func (f *Fold) uncount(rec *ledger.Record, ev *events.Event, c *call, told ledger.Seq) error {
+	f.state.Calls = slices.DeleteFunc(f.state.Calls, func(o *call) bool { return o == c })
+	f.indexCalls()
+	r := f.state.Last
+	if r.Over != "" || c.Seq < r.Seq {
+		return nil
+	}
+	if c.Seq > r.Week {
+		r.ThisWeek--
+	}
+	f.replace(LatencyRatio, told, value{}, false)
+	f.replace(SuccessDrop, c.Checked, value{}, false)
+	if err := f.criteria(rec, ev, LatencyRatio); err != nil || r.Over != "" {
+		return err
+	}
+	return f.criteria(rec, ev, SuccessDrop)
 }
 
 // latency is the call's own field, or the context's where that is absent.

@@ -83,6 +83,11 @@ type Action struct {
 	ExecuteBy time.Duration // from the prediction's recorded_at; expires_after where not said
 }
 
+// Matches says whether a call of the tool on the target, "" for none, is the action.
+func (a *Action) Matches(tool, target string) bool {
+	return a.Tool == tool && (a.Target == "" || a.Target == target)
+}
+
 // Window is half-open: [anchor + Offset, anchor + Offset + Length).
 type Window struct {
 	Anchor string

@@ -226,7 +226,7 @@ func (f *auditScan) add(body []byte) {
 		return
 	}
 	operator := strings.HasPrefix(r.Principal, "operator/")
-	if capture := ev.Data.Common().Capture; capture != nil && *capture == "imported" {
+	if ev.Data.Common().IsImported() {
 		return
 	}
 	switch d := ev.Data.(type) {
