@@ -92,7 +92,7 @@ func (p *parsed) keptIn() string {
 	if p.event == nil || json.Unmarshal(p.event.RawData, &data) != nil {
 		return p.rec.Namespace
 	}
-	return view.KeptIn(p.rec.Namespace, data.Context.Capture)
+	return view.KeptIn(p.rec.Namespace, &events.Context{Capture: data.Context.Capture})
 }
 
 // summary are the members of data but its context, which is alike in most events,

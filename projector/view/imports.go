@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"assay/events"
 	"assay/internal/kv"
 	"assay/ledger"
 	"assay/projector"
@@ -21,9 +22,9 @@ type apart struct{ projector.Projection }
 
 // Apply implements projector.Projection.
 func (p apart) Apply(b *projector.Batch, r *projector.Record) error {
-	if ns := KeptIn(r.Namespace, r.Event.Data.Common().Capture); ns != r.Namespace {
+	if isImport(r) {
 		moved := *r
-		moved.Namespace = ns
+		moved.Namespace += importedMark
 		r = &moved
 	}
 	return p.Projection.Apply(b, r)
@@ -34,9 +35,9 @@ func isImport(r *projector.Record) bool {
 }
 
 // KeptIn is the namespace in which views keep what a record of a namespace says, by the
-// context.capture of its event.
-func KeptIn(ns string, capture *string) string {
-	if deref(capture) == captureImported {
+// context of its event.
+func KeptIn(ns string, c *events.Context) string {
+	if c.IsImported() {
 		return ns + importedMark
 	}
 	return ns
