@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 
+	"assay/events"
 	"assay/events/hook"
 	"assay/projector"
 	"assay/projector/view"
@@ -78,7 +79,7 @@ func recordedCalls(s *projector.State, episodes, ids []string) ([]bool, error) {
 			return nil, err
 		}
 		for _, c := range calls {
-			if c.Witness != view.WitnessImported && (c.EpisodeID == "" || c.EpisodeID == episodes[i]) {
+			if c.Witness != events.WitnessImported && (c.EpisodeID == "" || c.EpisodeID == episodes[i]) {
 				out[i] = true
 			}
 		}

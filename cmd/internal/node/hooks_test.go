@@ -130,7 +130,7 @@ func TestHooksAtOnce(t *testing.T) {
 		t.Errorf("%d calls", len(calls))
 	}
 	for i, c := range calls {
-		if c.ToolCallID != fmt.Sprintf("toolu_%03d", i) || c.EpisodeID != "s1" || c.Witness != view.WitnessAgent || c.Repeats != 0 || c.Observed != nil || c.SelfReported.Status != "ok" {
+		if c.ToolCallID != fmt.Sprintf("toolu_%03d", i) || c.EpisodeID != "s1" || c.Witness != events.WitnessAgent || c.Repeats != 0 || c.Observed != nil || c.SelfReported.Status != "ok" {
 			t.Errorf("%+v", c)
 		}
 	}
