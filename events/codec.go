@@ -142,6 +142,9 @@ func DecodeEnvelope(raw []byte) (*Event, error) {
 func parseSequence(v jsontext.Value) (string, error) {
 	switch v.Kind() {
 	case '"':
+		if bytes.IndexByte(v, '\\') < 0 {
+			return string(v[1 : len(v)-1]), nil
+		}
 		var s string
 		if err := json.Unmarshal(v, &s); err != nil {
 			return "", fmt.Errorf("%w: sequence: %w", ErrMalformed, err)

@@ -66,19 +66,19 @@ func (s *scanner) member(raw []byte, name string, e *Event, specVersion *string)
 	var to *string
 	switch name {
 	case `"specversion"`:
-		to = specVersion
+		return s.constant(specVersion)
+	case `"type"`:
+		return s.constant(&e.Type)
+	case `"dataschema"`:
+		return s.constant(&e.DataSchema)
 	case `"id"`:
 		to = &e.ID
 	case `"source"`:
 		to = &e.Source
-	case `"type"`:
-		to = &e.Type
 	case `"subject"`:
 		to = &e.Subject
 	case `"time"`:
 		to = &e.Time
-	case `"dataschema"`:
-		to = &e.DataSchema
 	case `"episodeid"`:
 		to = &e.EpisodeID
 	case `"causationid"`:
@@ -106,6 +106,31 @@ func (s *scanner) member(raw []byte, name string, e *Event, specVersion *string)
 		return errLongWay
 	}
 	*to = tok.String()
+	return nil
+}
+
+// constants are the strings, by their quoted form, that many events have in common.
+var constants = sync.OnceValue(func() map[string]string {
+	m := map[string]string{}
+	for tv := range registry {
+		for _, c := range []string{SpecVersion, tv.name, DataSchema(tv.name, tv.version)} {
+			m[`"`+c+`"`] = c
+		}
+	}
+	return m
+})
+
+// constant reads a member of which no event makes a string of its own.
+func (s *scanner) constant(to *string) error {
+	v, err := s.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	known, ok := constants()[string(v)]
+	if !ok {
+		return errLongWay
+	}
+	*to = known
 	return nil
 }
 
