@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -221,7 +222,7 @@ func (t *Teller) Add(ctx context.Context, turn Turn) (Told, error) {
 	if err != nil {
 		return Told{}, err
 	}
-	if role == RoleTool {
+	if role == RoleTool || strings.TrimSpace(turn.Text) == "" {
 		t.Unscanned++
 		return Told{Unscanned: true}, nil
 	}

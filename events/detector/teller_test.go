@@ -183,13 +183,14 @@ func TestEvents(t *testing.T) {
 		{Episode: "ep", ID: "1", Role: "user", Text: "Hello. Why did the deploy fail?", Time: "2026-02-01T10:00:00+01:00"},
 		{Episode: "ep", ID: "2", Role: "assistant", Component: "worker-3", Text: "Running the tests."},
 		{Episode: "ep", ID: "3", Role: "tool", Text: "why"},
+		{Episode: "ep", ID: "4", Role: "user", Text: " \n"},
 		{Episode: "other", ID: "1", Role: "human", Text: "Hello. Why did the deploy fail?"},
 	}
 	teller, err := tell(t, t.TempDir(), l, turns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if teller.Scanned != 3 || teller.Unscanned != 1 || teller.Opportunities != 2 || teller.Sent != 4 {
+	if teller.Scanned != 3 || teller.Unscanned != 2 || teller.Opportunities != 2 || teller.Sent != 4 {
 		t.Errorf("%+v", teller)
 	}
 	first, second := l.events[0].Data.(*events.OpportunityDetected), l.events[1].Data.(*events.OpportunityDetected)
@@ -277,6 +278,36 @@ func TestStateIsLost(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "pending")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the batch is pending: %v", err)
+	}
+}
+
+// TestStateIsCorrupt: a state that is not what was written stops the detector before it
+// tells of anything, and is left as it is.
+func TestStateIsCorrupt(t *testing.T) {
+	for name, c := range map[string]struct{ file, text, want string }{
+		"empty batch":           {"pending", "", "pending"},
+		"half a batch":          {"pending", `{"v":1,"turns":[`, "pending"},
+		"batch of another form": {"pending", `{"v":2}`, "unsupported version"},
+		"short salt":            {"salt", "0123456789", "has 10 bytes, not 32"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, l := t.TempDir(), newLedger(t)
+			path := filepath.Join(dir, c.file)
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			teller, err := Open(Config{Detector: builtIn(t), Dir: dir, Author: "detector/main", Publish: l.publish})
+			if err == nil {
+				defer teller.Close()
+				err = teller.Resume(t.Context())
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || l.sent > 0 {
+				t.Errorf("%v, %d sent", err, l.sent)
+			}
+			if raw, err := os.ReadFile(path); err != nil || string(raw) != c.text {
+				t.Errorf("%q, %v", raw, err)
+			}
+		})
 	}
 }
 
