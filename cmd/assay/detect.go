@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -594,10 +595,13 @@ func detectionText(w io.Writer, d *metric.Detection) {
 		of = d.Week
 	}
 	fmt.Fprintf(w, "%s, %s, as of record %d\n", d.Namespace, of, d.At.Seq)
-	for _, q := range append([]metric.DetectorQuality{d.All}, d.Versions...) {
+	for _, q := range slices.Concat([]metric.DetectorQuality{d.All}, d.Versions, d.Components) {
 		name := "all versions"
-		if q.Version != "" {
+		switch {
+		case q.Version != "":
 			name = q.Version
+		case q.Component != "":
+			name = "component " + q.Component
 		}
 		fmt.Fprintf(w, "\n%s\n  scanned    %d turns in %d scans", visible(name), q.Turns, q.Scans)
 		if q.Inconsistent > 0 {
