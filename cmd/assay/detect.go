@@ -8,10 +8,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 
 	"assay/cmd/internal/node"
@@ -22,6 +24,7 @@ import (
 	"assay/internal/stats"
 	"assay/ledger"
 	"assay/ledger/broker"
+	"assay/ledger/logger"
 	"assay/projector"
 	"assay/projector/metric"
 )
@@ -101,6 +104,10 @@ func (c *tellFlags) open(a *app) (t *detector.Teller, nc *nats.Conn, done func()
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 			defer cancel()
 			_, err := client.Publish(ctx, event)
+			if r, ok := errors.AsType[*publish.Refusal](err); ok && r.Code == string(logger.CodeConflict) {
+				a.log.Warn().Str("as", c.As).Msg("a turn was told of before in other bytes: is the state that " + c.State + " has the detector's own?")
+				return detector.ErrTold
+			}
 			return err
 		},
 	})
@@ -252,9 +259,6 @@ type detectServeCmd struct {
 	Wait time.Duration `help:"How long turns are gathered before they are told of in one batch." default:"1s"`
 }
 
-// queued is how many messages may wait for the detector; more stay with the broker.
-const queued = 64
-
 func (c *detectServeCmd) Run(a *app) error {
 	if err := c.check(); err != nil {
 		return err
@@ -267,9 +271,9 @@ func (c *detectServeCmd) Run(a *app) error {
 		return err
 	}
 	defer done()
-	messages := make(chan detector.Message, queued)
+	queue := detector.NewQueue()
 	_, err = nc.Subscribe("transcript.>", func(m *nats.Msg) {
-		message := detector.Message{
+		queue.Put(detector.Message{ // which never waits, so that the broker drops nothing
 			Principal: strings.Replace(strings.TrimPrefix(m.Subject, "transcript."), ".", "/", 1), Data: m.Data,
 			Respond: func(answer detector.Answer) {
 				body, err := json.Marshal(answer)
@@ -280,17 +284,13 @@ func (c *detectServeCmd) Run(a *app) error {
 					a.log.Warn().Err(err).Str("subject", m.Subject).Msg("a sender was not answered and sends again")
 				}
 			},
-		}
-		select {
-		case messages <- message:
-		case <-a.ctx.Done():
-		}
+		})
 	})
 	if err == nil {
 		err = errors.Join(nc.Flush(), nc.LastError()) // the broker may not let it hear
 	}
 	if err == nil {
-		err = detector.Serve(a.ctx, teller, messages, c.Wait)
+		err = detector.Serve(a.ctx, teller, queue, c.Wait)
 	}
 	if err != nil && a.ctx.Err() == nil {
 		return err
@@ -314,6 +314,13 @@ const (
 	sendBytes = 1 << 20
 )
 
+// sent is what became of the turns of transcripts.
+type sent struct {
+	detector.Answer
+	// TooLarge are turns that no message of the broker can hold, and were not sent.
+	TooLarge int64 `json:"too_large"`
+}
+
 func (c *detectSendCmd) Run(a *app) error {
 	role, _, err := principal.ParseID(c.As)
 	to, name, toErr := principal.ParseID(c.To)
@@ -332,8 +339,8 @@ func (c *detectSendCmd) Run(a *app) error {
 		return err
 	}
 	defer nc.Close()
-	var total detector.Answer
-	var turns []detector.Turn
+	var total sent
+	var turns []jsontext.Value
 	size := 0
 	send := func() error {
 		if len(turns) == 0 {
@@ -345,12 +352,21 @@ func (c *detectSendCmd) Run(a *app) error {
 		return err
 	}
 	err = c.read(a, func(t detector.Turn) error {
-		if len(turns) == sendTurns || size+len(t.Text) > sendBytes {
+		raw, err := json.Marshal(t)
+		if err != nil {
+			return err
+		}
+		if int64(len(raw)) > nc.MaxPayload()-2 { // in an array
+			a.log.Warn().Str("episode", t.Episode).Str("turn", t.ID).Int("bytes", len(raw)).Msg("the turn is larger than a message of the broker")
+			total.TooLarge++
+			return nil
+		}
+		if len(turns) == sendTurns || size+len(raw) > sendBytes {
 			if err := send(); err != nil {
 				return err
 			}
 		}
-		turns, size = append(turns, t), size+len(t.Text)
+		turns, size = append(turns, raw), size+len(raw)
 		return nil
 	})
 	if err == nil {
@@ -359,13 +375,17 @@ func (c *detectSendCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.print(total, func(w io.Writer) {
+	err = a.print(total, func(w io.Writer) {
 		fmt.Fprintf(w, "%d turns scanned; %d known, %d not scanned\n", total.Scanned, total.Known, total.Unscanned)
 	})
+	if err == nil && total.TooLarge > 0 {
+		err = fmt.Errorf("%d turns are larger than a message of the broker and were not sent: let the detector read the transcript", total.TooLarge)
+	}
+	return err
 }
 
 // send is one message and its answer.
-func (c *detectSendCmd) send(a *app, nc *nats.Conn, to string, turns []detector.Turn) (answer detector.Answer, err error) {
+func (c *detectSendCmd) send(a *app, nc *nats.Conn, to string, turns []jsontext.Value) (answer detector.Answer, err error) {
 	body, err := json.Marshal(turns)
 	if err != nil {
 		return answer, err
@@ -575,10 +595,13 @@ func detectionText(w io.Writer, d *metric.Detection) {
 		of = d.Week
 	}
 	fmt.Fprintf(w, "%s, %s, as of record %d\n", d.Namespace, of, d.At.Seq)
-	for _, q := range append([]metric.DetectorQuality{d.All}, d.Versions...) {
+	for _, q := range slices.Concat([]metric.DetectorQuality{d.All}, d.Versions, d.Components) {
 		name := "all versions"
-		if q.Version != "" {
+		switch {
+		case q.Version != "":
 			name = q.Version
+		case q.Component != "":
+			name = "component " + q.Component
 		}
 		fmt.Fprintf(w, "\n%s\n  scanned    %d turns in %d scans", visible(name), q.Turns, q.Scans)
 		if q.Inconsistent > 0 {

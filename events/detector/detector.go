@@ -42,7 +42,7 @@ func New(weights []byte) (*Detector, error) {
 // Default is the detector of this build.
 var Default = sync.OnceValues(func() (*Detector, error) { return New(defaultWeights) })
 
-// Version names code, patterns and weights, such as d1-0123456789ab.
+// Version names code, patterns and weights, such as d2-0123456789ab.
 func (d *Detector) Version() string { return d.version }
 
 // Verdict is what the detector says of a turn.
@@ -64,7 +64,7 @@ func (d *Detector) Judge(role Role, text string) Verdict {
 	if !ok {
 		return Verdict{}
 	}
-	v := Verdict{Score: logistic(score), Start: best.start, End: best.end, Opportunity: score >= d.weights.Threshold}
+	v := Verdict{Score: logistic(int64(score)), Start: best.start, End: best.end, Opportunity: score >= d.weights.Threshold}
 	if v.Opportunity {
 		v.Kind = Kinds[d.weights.kind(r.kept)]
 	}

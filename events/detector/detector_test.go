@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,6 +44,18 @@ func share(k, n int64) float64 { return float64(k) / float64(n) }
 func (q Quality) recall() float64    { return share(q.TruePositive, q.TruePositive+q.FalseNegative) }
 func (q Quality) precision() float64 { return share(q.TruePositive, q.TruePositive+q.FalsePositive) }
 
+// plus are the counts of two sets of turns.
+func (q Quality) plus(o Quality) Quality {
+	return Quality{
+		q.TruePositive + o.TruePositive, q.FalsePositive + o.FalsePositive, q.FalseNegative + o.FalseNegative, q.TrueNegative + o.TrueNegative, q.Kinds + o.Kinds,
+	}
+}
+
+func (q Quality) String() string {
+	return fmt.Sprintf("recall %.3f (%d of %d), precision %.3f (%d of %d), kind %.3f, %d turns", q.recall(), q.TruePositive, q.TruePositive+q.FalseNegative,
+		q.precision(), q.TruePositive, q.TruePositive+q.FalsePositive, share(q.Kinds, q.TruePositive), q.TruePositive+q.FalsePositive+q.FalseNegative+q.TrueNegative)
+}
+
 // TestHeldOut: the built-in weights on turns that training and tuning never saw.
 func TestHeldOut(t *testing.T) {
 	turns := labelled(t, "heldout.jsonl")
@@ -49,8 +63,7 @@ func TestHeldOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s: recall %.3f (%d of %d), precision %.3f (%d of %d), kind %.3f", builtIn(t).Version(),
-		q.recall(), q.TruePositive, q.TruePositive+q.FalseNegative, q.precision(), q.TruePositive, q.TruePositive+q.FalsePositive, share(q.Kinds, q.TruePositive))
+	t.Logf("%s: %s", builtIn(t).Version(), q)
 	if len(turns) < 300 || q.recall() < 0.9 || q.precision() < 0.8 {
 		t.Errorf("%d turns: %+v; want 300 turns, recall 0.9 and precision 0.8", len(turns), q)
 	}
@@ -86,12 +99,13 @@ func TestWeightsAreTrained(t *testing.T) {
 	}
 }
 
-// TestTranscripts: the turns of real transcripts, where they are at hand, by the label
-// that stands under their hash.
-func TestTranscripts(t *testing.T) {
+// onTranscripts is how well the built-in weights do on the turns of real transcripts, by
+// the label that stands under the hash of each; false where they are not at hand.
+func onTranscripts(t testing.TB) (q Quality, ok bool) {
+	t.Helper()
 	dir := filepath.Join("..", "..", "..", "shared", "keys", "transcripts")
 	if _, err := os.Stat(dir); err != nil {
-		t.Skip("the transcripts are not here")
+		return q, false
 	}
 	raw, err := os.ReadFile(filepath.Join("testdata", "real.json"))
 	if err != nil {
@@ -101,7 +115,6 @@ func TestTranscripts(t *testing.T) {
 	if err := json.Unmarshal(raw, &labels); err != nil {
 		t.Fatal(err)
 	}
-	var q Quality
 	for name, format := range map[string]string{
 		"claude-code-tool_heavy.jsonl": "claude-code", "holmesgpt-003_cascading_failure.json": "messages", "holmesgpt-004_multiple_root_causes.json": "messages",
 	} {
@@ -119,16 +132,33 @@ func TestTranscripts(t *testing.T) {
 			if !ok {
 				t.Errorf("%s: turn %s has no label", name, turn.ID)
 			}
-			v := builtIn(t).Judge(role, turn.Text)
-			q.add(label, v.label())
+			q.add(label, builtIn(t).Judge(role, turn.Text).label())
 			return nil
 		})
 		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("recall %.3f (%d of %d), precision %.3f (%d of %d), %d turns", q.recall(), q.TruePositive, q.TruePositive+q.FalseNegative,
-		q.precision(), q.TruePositive, q.TruePositive+q.FalsePositive, q.TruePositive+q.FalsePositive+q.FalseNegative+q.TrueNegative)
+	return q, true
+}
+
+// TestTranscripts: real transcripts, where they are at hand, alone and together with the
+// held-out turns.
+func TestTranscripts(t *testing.T) {
+	q, ok := onTranscripts(t)
+	if !ok {
+		t.Skip("the transcripts are not here")
+	}
+	t.Logf("transcripts: %s", q)
+	heldOut, err := builtIn(t).Assess(labelled(t, "heldout.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	joint := q.plus(heldOut)
+	t.Logf("with the held-out turns: %s", joint)
+	if joint.recall() < 0.9 || joint.precision() < 0.8 {
+		t.Errorf("%+v; want recall 0.9 and precision 0.8", joint)
+	}
 }
 
 // TestNotInTheirOwnWords: what an author only shows is no opportunity, and beside it
@@ -138,6 +168,8 @@ func TestNotInTheirOwnWords(t *testing.T) {
 	for name, shown := range map[string]string{
 		"fenced code":      "```\n// why does this fail? because of the lock\n```",
 		"code not closed":  "```go\n// root cause: the lock\n",
+		"fence in fence":   "````\n```\nwhy does this fail? because of the lock\n```\nThe root cause is the lock.\n````",
+		"other fence":      "~~~\n```\nThe root cause is the lock.\n~~~",
 		"quoted lines":     "> What caused the outage?\n> It failed because of the disk.",
 		"log":              "2026-01-02T03:04:05Z ERROR root cause: timeout caused by the disk",
 		"bare level":       "ERROR failed because of a timeout",
@@ -179,6 +211,8 @@ func TestLex(t *testing.T) {
 		{"A line that\ngoes on.", []string{"A line that\ngoes on."}},
 		{"Two:\n1. this\n2) that", []string{"Two:", "1.", "this", "2) that"}},
 		{"before\n```\ncode\n```\nbehind", []string{"before", "behind"}},
+		{"```ls```\nbehind it", []string{"```ls```\nbehind it"}},
+		{"```\ncode\n``` more code\n`````\nbehind", []string{"behind"}},
 		{"don\u2019t \u2014 really?!", []string{"don\u2019t \u2014 really?!"}},
 		{"an \"open quote", []string{"an \"open quote"}},
 		{"see https://x.y/z?q=why for it", []string{"see https://x.y/z?q=why for it"}},
@@ -200,6 +234,49 @@ func TestLex(t *testing.T) {
 func TestLongLines(t *testing.T) {
 	for _, mark := range []string{"\u201c", "\"", "`", "why * ", "if ", ". ", "1", "a:", "://", "()", "not because "} {
 		builtIn(t).Judge(RoleAgent, strings.Repeat(mark, 1<<20/len(mark)))
+	}
+}
+
+// TestScore: a sentence as long as a message can hold leans to the side that its words do.
+func TestScore(t *testing.T) {
+	w := new(Weights)
+	w.heads[0][1], w.heads[0][2] = math.MaxInt16, math.MinInt16
+	for feature, want := range map[uint16]int32{1: math.MaxInt32, 2: math.MinInt32} {
+		if got := w.score(0, slices.Repeat([]uint16{feature}, 1<<20)); got != want {
+			t.Errorf("a million times %d: %d, want %d", w.heads[0][feature], got, want)
+		}
+	}
+	last := int64(0)
+	for _, c := range []struct{ score, want int64 }{
+		{math.MinInt64, 0}, {math.MinInt32, 0}, {-17 * scale, 0}, {-scale, 268941}, {0, 500000}, {scale, 731059}, {17 * scale, 1e6}, {math.MaxInt32, 1e6}, {math.MaxInt64, 1e6},
+	} {
+		got := logistic(c.score)
+		if got != c.want || got < last {
+			t.Errorf("logistic of %d is %d, want %d", c.score, got, c.want)
+		}
+		last = got
+	}
+}
+
+// verdicts is, by version, the hash of what the built-in detector says of the turns of
+// training, each by each role. Where it differs for a version that is here, code that
+// verdicts depend on was changed, or the machine reckons otherwise: the first needs
+// another method.
+var verdicts = map[string]string{"d2-693868e4fb4a": "d79619a2fd28fffefa0b8901b608a703267ba7d4f1a0d6a6230f16f2f34ed062"}
+
+func TestVerdictsAreFrozen(t *testing.T) {
+	d, h := builtIn(t), sha256.New()
+	turns := labelled(t, "train.jsonl")
+	for i, l := range turns {
+		next := turns[(i+1)%len(turns)].Text
+		for _, role := range []Role{RoleOperator, RoleAgent} {
+			for _, text := range []string{l.Text, l.Text + "\n" + next, "> " + next + "\n\n" + strings.ToUpper(l.Text)} {
+				fmt.Fprintf(h, "%+v\n", d.Judge(role, text))
+			}
+		}
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != verdicts[d.Version()] {
+		t.Errorf("%s: %s, want %q", d.Version(), got, verdicts[d.Version()])
 	}
 }
 
@@ -268,7 +345,7 @@ func TestTrainRefuses(t *testing.T) {
 }
 
 // BenchmarkJudge is how many turns of about 400 bytes one core judges a second, and how
-// well on the held-out ones.
+// well on the held-out ones, and where they are at hand on those and real transcripts.
 func BenchmarkJudge(b *testing.B) {
 	d, turns := builtIn(b), labelled(b, "heldout.jsonl")
 	q, err := d.Assess(turns)
@@ -289,4 +366,9 @@ func BenchmarkJudge(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "turns/s")
 	b.ReportMetric(q.recall(), "recall")
 	b.ReportMetric(q.precision(), "precision")
+	if real, ok := onTranscripts(b); ok {
+		joint := q.plus(real)
+		b.ReportMetric(joint.recall(), "joint-recall")
+		b.ReportMetric(joint.precision(), "joint-precision")
+	}
 }

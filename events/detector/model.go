@@ -46,7 +46,7 @@ var defaultWeights []byte
 
 // method is the version of everything in code that a verdict depends on: how a text is
 // cut, what its features are. It is raised with each change of them.
-const method = "d1"
+const method = "d2"
 
 // patternsHash is what weights are trained on beside the turns.
 func patternsHash() [sha256.Size]byte {
@@ -110,21 +110,23 @@ func (w *Weights) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// score is a head's sum over features, in units of 1/scale.
-func (w *Weights) score(head int, features []uint16) (sum int32) {
-	weights := &w.heads[head]
+// score is a head's sum over features, in units of 1/scale. However long a sentence is,
+// it is as far on the side to which it leans as an int32 goes.
+func (w *Weights) score(head int, features []uint16) int32 {
+	weights, sum := &w.heads[head], int64(0)
 	for _, f := range features {
-		sum += int32(weights[f])
+		sum += int64(weights[f])
 	}
-	return sum
+	return int32(max(math.MinInt32, min(math.MaxInt32, sum)))
 }
 
-// logistic is the probability of a score, in millionths.
-func logistic(score int32) int64 {
+// logistic is the probability of a score, in millionths. Beyond 16 it is one of the ends.
+func logistic(score int64) int64 {
+	score = max(-16*scale, min(16*scale, score))
 	return int64(math.Round(1e6 / (1 + exp(-float64(score)/scale))))
 }
 
-// exp is e to the x, from its series at x/1024. Unlike math.Exp it has the same bits
+// exp is e to the x, for x of some tens, from its series at x/1024. Unlike math.Exp it has the same bits
 // on every machine: no product is fused with a sum.
 func exp(x float64) float64 {
 	x /= 1024

@@ -29,49 +29,71 @@ type Answer struct {
 	Error     string `json:"error,omitzero"`
 }
 
-// Serve takes messages until the context ends or they do. What comes within the time of
-// wait is told in one batch, and answered once it stands in the ledger. What cannot be
-// read is answered at once; a ledger that does not answer ends it with an error.
-func Serve(ctx context.Context, t *Teller, messages <-chan Message, wait time.Duration) error {
-	var answers []func()
-	flush := func(ctx context.Context) error {
-		if err := t.Flush(ctx); err != nil {
-			return err
-		}
-		for _, answer := range answers {
-			answer()
-		}
-		answers = nil
-		return nil
-	}
+// MaxMessage is how many turns a message has at most, so that nobody waits long for
+// another's.
+const MaxMessage = batchTurns
+
+// Serve takes messages until the context ends or the queue is closed and empty. What
+// comes within the time of wait is told in one batch, and answered once it stands in the
+// ledger. What cannot be read is answered at once; a ledger that does not answer ends it
+// with an error.
+func Serve(ctx context.Context, t *Teller, q *Queue, wait time.Duration) error {
+	s := server{teller: t}
 	var due <-chan time.Time
 	for {
 		select {
-		case m, ok := <-messages:
-			if !ok {
-				return flush(ctx)
-			}
-			answer, err := t.take(ctx, m)
-			if err != nil && !errors.Is(err, ErrTurn) {
-				return err
-			}
-			if err != nil {
-				m.Respond(Answer{Error: err.Error()})
-				continue
-			}
-			answers = append(answers, func() { m.Respond(answer) })
-			if due == nil {
-				due = time.After(wait)
-			}
-		case <-due:
-			due = nil
-			if err := flush(ctx); err != nil {
-				return err
-			}
 		case <-ctx.Done():
 			return nil // who has no answer sends again
+		case <-due:
+			due = nil
+			if err := s.flush(ctx); err != nil {
+				return err
+			}
+		case <-q.ready:
+			m, ok, closed := q.take()
+			if closed {
+				return s.flush(ctx)
+			}
+			if !ok {
+				continue
+			}
+			if err := s.take(ctx, m); err != nil {
+				return err
+			}
+			if due == nil && len(s.answers) > 0 {
+				due = time.After(wait)
+			}
 		}
 	}
+}
+
+// server is a Teller with the answers that wait for its batch.
+type server struct {
+	teller  *Teller
+	answers []func()
+}
+
+func (s *server) take(ctx context.Context, m Message) error {
+	answer, err := s.teller.take(ctx, m)
+	switch respond := m.Respond; {
+	case errors.Is(err, ErrTurn):
+		respond(Answer{Error: err.Error()})
+		return nil
+	case err == nil:
+		s.answers = append(s.answers, func() { respond(answer) })
+	}
+	return err
+}
+
+func (s *server) flush(ctx context.Context) error {
+	if err := s.teller.Flush(ctx); err != nil {
+		return err
+	}
+	for _, answer := range s.answers {
+		answer()
+	}
+	s.answers = nil
+	return nil
 }
 
 // take adds a message's turns: all of them, or none if one cannot be told of.
@@ -79,6 +101,9 @@ func (t *Teller) take(ctx context.Context, m Message) (a Answer, err error) {
 	turns, err := turnsIn(m.Data)
 	if err != nil {
 		return a, err
+	}
+	if len(turns) > MaxMessage {
+		return a, fmt.Errorf("%w: %d in one message, more than %d", ErrTurn, len(turns), MaxMessage)
 	}
 	for i := range turns {
 		turns[i].source = m.Principal

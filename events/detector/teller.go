@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -25,12 +26,10 @@ import (
 )
 
 const (
-	// batchTurns is how many turns one detector.scanned counts at most: so many ids of
-	// turns fit into an event.
+	// batchTurns is how many turns a batch has at most: so many ids of turns fit into an
+	// event.
 	batchTurns = 256
-	// batchStrata is how many strata one has room for.
-	batchStrata = 64
-	saltSize    = 32
+	saltSize   = 32
 
 	pendingVersion = 1
 )
@@ -49,7 +48,7 @@ type Config struct {
 	// Author is who tells, such as detector/main.
 	Author string
 	// Publish sends an event and returns once it stands in the ledger. The same bytes
-	// may be sent again.
+	// may be sent again. ErrTold says that the ledger has other bytes of its id.
 	Publish func(ctx context.Context, event []byte) error
 	// Keep is given each turn that was judged, with its id in the ledger; nil keeps none.
 	Keep func(id string, turn Turn) error
@@ -59,10 +58,14 @@ type Config struct {
 	Random io.Reader
 }
 
+// ErrTold means that an event was told before in other bytes, as by a Teller that has
+// lost its state: the first ones stand.
+var ErrTold = errors.New("the ledger has this event in other bytes")
+
 // Teller judges turns and tells the ledger of them: opportunity.detected for each that
-// holds one, and for each batch a detector.scanned, without which nobody knows how many
-// turns held none. A turn is told of once, by the version that saw it first: ids follow
-// from episode and turn, and what was told is kept.
+// holds one, and for each batch and component a detector.scanned, without which nobody
+// knows how many turns held none, nor whose. A turn is told of once, by the version that
+// saw it first: ids follow from episode and turn, and what was told is kept.
 //
 // A batch's events are on disk before the first of them is sent; after a crash the same
 // bytes are sent again, and the ledger's ids make that harmless. A Teller that met an
@@ -80,12 +83,21 @@ type Teller struct {
 	Scanned, Known, Unscanned, Opportunities, Sent int64
 }
 
-// batch is what the next detector.scanned counts.
+// batch is what was judged since the last one.
 type batch struct {
 	turns         []uuid.UUID
 	opportunities []jsontext.Value
-	scanned       events.DetectorScanned
-	last          string // time of the last turn that has one
+	scans         []*scan // one a component, in the order in which they spoke first
+}
+
+// scan is what the next detector.scanned of a component counts. It names one stratum
+// alone, so that each turn in it is known to be of that component.
+type scan struct {
+	component string
+	turns     []uuid.UUID
+	positive  int64
+	negative  []string  // ids
+	last      time.Time // of the last turn that has one
 }
 
 // pending is a batch on its way.
@@ -210,7 +222,7 @@ func (t *Teller) Add(ctx context.Context, turn Turn) (Told, error) {
 	if err != nil {
 		return Told{}, err
 	}
-	if role == RoleTool {
+	if role == RoleTool || strings.TrimSpace(turn.Text) == "" {
 		t.Unscanned++
 		return Told{Unscanned: true}, nil
 	}
@@ -223,7 +235,7 @@ func (t *Teller) Add(ctx context.Context, turn Turn) (Told, error) {
 	if component == "" {
 		component = role.String()
 	}
-	if t.full(component) {
+	if len(t.batch.turns) >= batchTurns {
 		if err := t.Flush(ctx); err != nil {
 			return Told{}, err
 		}
@@ -242,43 +254,32 @@ func (t *Teller) Add(ctx context.Context, turn Turn) (Told, error) {
 			return Told{}, err
 		}
 	}
-	t.count(id, component, &told)
-	if turn.Time != "" {
-		t.batch.last = turn.Time
-	}
+	t.count(id, component, &turn, &told)
 	return told, nil
 }
 
-// full says whether a turn of the component needs another batch.
-func (t *Teller) full(component string) bool {
-	strata := t.batch.scanned.Strata
-	return len(t.batch.turns) >= batchTurns ||
-		len(strata) >= batchStrata && !slices.ContainsFunc(strata, func(s events.ScannedStratum) bool { return s.Stratum == component })
-}
-
-// count adds a turn to the batch, in the stratum of its component.
-func (t *Teller) count(id uuid.UUID, component string, told *Told) {
+// count adds a turn to the batch, in the scan of its component.
+func (t *Teller) count(id uuid.UUID, component string, turn *Turn, told *Told) {
 	t.Scanned++
 	t.seen[id] = true
 	b := &t.batch
 	b.turns = append(b.turns, id)
-	i := slices.IndexFunc(b.scanned.Strata, func(s events.ScannedStratum) bool { return s.Stratum == component })
+	i := slices.IndexFunc(b.scans, func(s *scan) bool { return s.component == component })
 	if i < 0 {
-		i = len(b.scanned.Strata)
-		b.scanned.Strata = append(b.scanned.Strata, events.ScannedStratum{Stratum: component})
+		i = len(b.scans)
+		b.scans = append(b.scans, &scan{component: component})
 	}
-	st := &b.scanned.Strata[i]
-	b.scanned.Turns++
-	st.Turns++
+	s := b.scans[i]
+	s.turns = append(s.turns, id)
+	if at, err := turn.at(); err == nil && !at.IsZero() {
+		s.last = at
+	}
 	if told.Opportunity {
 		t.Opportunities++
-		b.scanned.Positive++
-		st.Positive++
+		s.positive++
 		return
 	}
-	b.scanned.Negative++
-	st.Negative++
-	b.scanned.NegativeTurnIDs = append(b.scanned.NegativeTurnIDs, told.ID)
+	s.negative = append(s.negative, told.ID)
 }
 
 func (t *Teller) context() events.Context {
@@ -289,7 +290,11 @@ func (t *Teller) context() events.Context {
 // opportunity is the event of a turn that holds one.
 func (t *Teller) opportunity(turn Turn, component string, told *Told) ([]byte, error) {
 	score := float64(told.Score) / 1e6
-	return t.event(turn.Time, turn.Episode, &events.OpportunityDetected{
+	at, err := turn.at()
+	if err != nil {
+		return nil, err
+	}
+	return t.event(at, turn.Episode, &events.OpportunityDetected{
 		Context: t.context(), OpportunityID: told.ID, Kind: told.Kind, Component: component,
 		DetectorVersion: t.Detector.Version(), TextSpanHash: t.spanHash(turn, told.Verdict), Score: &score,
 	}, "opportunity", t.Detector.Version(), told.ID)
@@ -305,36 +310,56 @@ func (t *Teller) spanHash(turn Turn, v Verdict) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// event encodes an event of the time at, or of now where at is no time. Its id follows
+// scanned is the event of a scan.
+func (t *Teller) scanned(s *scan) ([]byte, error) {
+	turns, negative := int64(len(s.turns)), int64(len(s.negative))
+	parts := []string{"scan", t.Detector.Version()}
+	for _, id := range s.turns {
+		parts = append(parts, id.String())
+	}
+	return t.event(s.last, "", &events.DetectorScanned{
+		Context: t.context(), DetectorVersion: t.Detector.Version(), Turns: turns, Positive: s.positive, Negative: negative, NegativeTurnIDs: s.negative,
+		Strata: []events.ScannedStratum{{Stratum: s.component, Turns: turns, Positive: s.positive, Negative: negative}},
+	}, parts...)
+}
+
+// event encodes an event of the time at, or of now where that is zero. Its id follows
 // from the parts.
-func (t *Teller) event(at, episode string, data events.Payload, parts ...string) ([]byte, error) {
+func (t *Teller) event(at time.Time, episode string, data events.Payload, parts ...string) ([]byte, error) {
 	ev, err := t.maker.New(data)
 	if err != nil {
 		return nil, err
 	}
-	if when, err := time.Parse(time.RFC3339, at); err == nil {
-		ev.Time = events.FormatTime(when)
+	if !at.IsZero() {
+		ev.Time = events.FormatTime(at)
 	}
 	ev.ID, ev.EpisodeID = events.DerivedID(parts...).String(), episode
 	return events.Encode(ev)
 }
 
+// events are those of the batch.
+func (t *Teller) events() ([]jsontext.Value, error) {
+	out := t.batch.opportunities
+	for _, s := range t.batch.scans {
+		event, err := t.scanned(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, event)
+	}
+	return out, nil
+}
+
 // Flush sends what was judged since the last batch.
 func (t *Teller) Flush(ctx context.Context) error {
-	b := t.batch
-	if len(b.turns) == 0 {
+	if len(t.batch.turns) == 0 {
 		return nil
 	}
-	b.scanned.Context, b.scanned.DetectorVersion = t.context(), t.Detector.Version()
-	parts := []string{"scan", t.Detector.Version()}
-	for _, id := range b.turns {
-		parts = append(parts, id.String())
-	}
-	scanned, err := t.event(b.last, "", &b.scanned, parts...)
+	told, err := t.events()
 	if err != nil {
 		return err
 	}
-	p := &pending{V: pendingVersion, Turns: b.turns, Events: append(b.opportunities, scanned)}
+	p := &pending{V: pendingVersion, Turns: t.batch.turns, Events: told}
 	raw, err := json.Marshal(p, json.Deterministic(true))
 	if err != nil {
 		return err
@@ -349,10 +374,13 @@ func (t *Teller) Flush(ctx context.Context) error {
 // send delivers a batch and notes its turns as told of.
 func (t *Teller) send(ctx context.Context, p *pending) error {
 	for _, event := range p.Events {
-		if err := t.Publish(ctx, event); err != nil {
+		switch err := t.Publish(ctx, event); {
+		case errors.Is(err, ErrTold):
+		case err != nil:
 			return err
+		default:
+			t.Sent++
 		}
-		t.Sent++
 	}
 	var ids []byte
 	for _, id := range p.Turns {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +24,8 @@ type ledger struct {
 	bytes  map[string]string
 	// failAt is the event, counted from 1, that is lost; 0 for none.
 	failAt, sent int
+	// refuseOther says that other bytes of a known id are refused, and no test's fault.
+	refuseOther bool
 }
 
 var errLost = errors.New("the ledger does not answer")
@@ -45,6 +46,9 @@ func (l *ledger) publish(_ context.Context, raw []byte) error {
 		l.t.Fatal(err)
 	}
 	if before, ok := l.bytes[ev.ID]; ok {
+		if before != string(raw) && l.refuseOther {
+			return ErrTold
+		}
 		if before != string(raw) {
 			l.t.Errorf("one id, two events:\n%s\n%s", before, raw)
 		}
@@ -179,13 +183,14 @@ func TestEvents(t *testing.T) {
 		{Episode: "ep", ID: "1", Role: "user", Text: "Hello. Why did the deploy fail?", Time: "2026-02-01T10:00:00+01:00"},
 		{Episode: "ep", ID: "2", Role: "assistant", Component: "worker-3", Text: "Running the tests."},
 		{Episode: "ep", ID: "3", Role: "tool", Text: "why"},
+		{Episode: "ep", ID: "4", Role: "user", Text: " \n"},
 		{Episode: "other", ID: "1", Role: "human", Text: "Hello. Why did the deploy fail?"},
 	}
 	teller, err := tell(t, t.TempDir(), l, turns)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if teller.Scanned != 3 || teller.Unscanned != 1 || teller.Opportunities != 2 || teller.Sent != 3 {
+	if teller.Scanned != 3 || teller.Unscanned != 2 || teller.Opportunities != 2 || teller.Sent != 4 {
 		t.Errorf("%+v", teller)
 	}
 	first, second := l.events[0].Data.(*events.OpportunityDetected), l.events[1].Data.(*events.OpportunityDetected)
@@ -196,10 +201,19 @@ func TestEvents(t *testing.T) {
 	if first.OpportunityID == second.OpportunityID || first.TextSpanHash == second.TextSpanHash {
 		t.Error("two turns with one text are told apart by nothing")
 	}
-	scanned := l.events[2].Data.(*events.DetectorScanned)
-	want := []events.ScannedStratum{{Stratum: "operator", Turns: 2, Positive: 2}, {Stratum: "worker-3", Turns: 1, Negative: 1}}
-	if !reflect.DeepEqual(scanned.Strata, want) || !slices.Equal(scanned.NegativeTurnIDs, []string{Name(turns[1], false)}) {
-		t.Errorf("%+v", scanned)
+	// One scan for each component, so that each turn without an opportunity has one.
+	for i, want := range []struct {
+		stratum  events.ScannedStratum
+		negative []string
+	}{
+		{events.ScannedStratum{Stratum: "operator", Turns: 2, Positive: 2}, nil},
+		{events.ScannedStratum{Stratum: "worker-3", Turns: 1, Negative: 1}, []string{Name(turns[1], false)}},
+	} {
+		s := l.events[2+i].Data.(*events.DetectorScanned)
+		if !slices.Equal(s.Strata, []events.ScannedStratum{want.stratum}) || !slices.Equal(s.NegativeTurnIDs, want.negative) ||
+			s.Turns != want.stratum.Turns || s.Positive != want.stratum.Positive || s.Negative != want.stratum.Negative {
+			t.Errorf("%+v, want %+v", s, want)
+		}
 	}
 }
 
@@ -233,18 +247,67 @@ func TestSalt(t *testing.T) {
 	}
 }
 
-// TestManyComponents: a batch has room for so many strata.
+// TestManyComponents: a batch of as many components as turns is told of whole.
 func TestManyComponents(t *testing.T) {
 	l := newLedger(t)
-	turns := turnsOf(200)
+	turns := turnsOf(300)
 	for i := range turns {
 		turns[i].Component = fmt.Sprint("worker-", i)
 	}
 	if _, err := tell(t, t.TempDir(), l, turns); err != nil {
 		t.Fatal(err)
 	}
-	if scanned, _, _, _, _ := l.counted(); scanned != 200 {
+	if scanned, _, _, _, _ := l.counted(); scanned != 300 {
 		t.Errorf("%d turns", scanned)
+	}
+}
+
+// TestStateIsLost: who scans again without her state is told that the ledger has other
+// bytes of these events, and goes on to what is new.
+func TestStateIsLost(t *testing.T) {
+	l := newLedger(t)
+	l.refuseOther = true
+	turns := turnsOf(10)
+	if _, err := tell(t, t.TempDir(), l, turns[:9]); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir() // another salt, and so other bytes
+	teller, err := tell(t, dir, l, turns)
+	if err != nil || teller.Sent != 2 { // the tenth, and a scan of ten turns
+		t.Fatalf("%d sent: %v", teller.Sent, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pending")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the batch is pending: %v", err)
+	}
+}
+
+// TestStateIsCorrupt: a state that is not what was written stops the detector before it
+// tells of anything, and is left as it is.
+func TestStateIsCorrupt(t *testing.T) {
+	for name, c := range map[string]struct{ file, text, want string }{
+		"empty batch":           {"pending", "", "pending"},
+		"half a batch":          {"pending", `{"v":1,"turns":[`, "pending"},
+		"batch of another form": {"pending", `{"v":2}`, "unsupported version"},
+		"short salt":            {"salt", "0123456789", "has 10 bytes, not 32"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, l := t.TempDir(), newLedger(t)
+			path := filepath.Join(dir, c.file)
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			teller, err := Open(Config{Detector: builtIn(t), Dir: dir, Author: "detector/main", Publish: l.publish})
+			if err == nil {
+				defer teller.Close()
+				err = teller.Resume(t.Context())
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || l.sent > 0 {
+				t.Errorf("%v, %d sent", err, l.sent)
+			}
+			if raw, err := os.ReadFile(path); err != nil || string(raw) != c.text {
+				t.Errorf("%q, %v", raw, err)
+			}
+		})
 	}
 }
 
@@ -287,6 +350,15 @@ func TestRead(t *testing.T) {
 		err := Read(strings.NewReader(c.text), c.format, "f", func(t Turn) error { got = append(got, t); return nil })
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, %v", c.format, got, err)
+		}
+	}
+	// Half a character is no reason not to read the rest.
+	for format, text := range map[string]string{
+		"claude-code": `{"type":"user","uuid":"u","sessionId":"f","message":{"content":"why \ud83d"}}`, "messages": `[{"role":"user","content":"why \ud83d"}]`,
+	} {
+		var got []Turn
+		if err := Read(strings.NewReader(text), format, "f", func(t Turn) error { got = append(got, t); return nil }); err != nil || len(got) != 1 || got[0].Text != "why \ufffd" {
+			t.Errorf("%s: %+v, %v", format, got, err)
 		}
 	}
 	for format, text := range map[string]string{

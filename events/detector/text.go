@@ -57,7 +57,7 @@ type lexer struct {
 func (l *lexed) lex(text []byte) {
 	l.reset()
 	x := lexer{lexed: l, text: text}
-	fence := false
+	var open []byte // the marks of the fence that is open
 	for at := 0; at < len(text); {
 		end := bytes.IndexByte(text[at:], '\n')
 		if end < 0 {
@@ -66,11 +66,15 @@ func (l *lexed) lex(text []byte) {
 			end += at
 		}
 		line := bytes.TrimSpace(text[at:end])
+		marks, rest := fence(line)
 		switch {
-		case bytes.HasPrefix(line, fenceMark) || bytes.HasPrefix(line, tildeMark):
+		case open != nil: // until as many of the same mark stand alone in a line
+			if bytes.HasPrefix(marks, open) && len(rest) == 0 {
+				open = nil
+			}
+		case marks != nil:
 			x.finish(false)
-			fence, l.quoted = !fence, true
-		case fence:
+			open, l.quoted = marks, true
 		case len(line) == 0:
 			x.finish(false)
 		case isQuoted(line):
@@ -87,10 +91,20 @@ func (l *lexed) lex(text []byte) {
 	x.finish(false)
 }
 
-var (
-	fenceMark = []byte("```")
-	tildeMark = []byte("~~~")
-)
+// fence cuts a line into the marks of a fence, three or more, and what stands behind
+// them; nil where it is none. Behind backquotes no other one stands: ```so``` is a line
+// with code in it.
+func fence(line []byte) (marks, rest []byte) {
+	if len(line) < 3 || line[0] != '`' && line[0] != '~' {
+		return nil, nil
+	}
+	rest = bytes.TrimLeft(line, string(line[0]))
+	marks = line[:len(line)-len(rest)]
+	if len(marks) < 3 || line[0] == '`' && bytes.IndexByte(rest, '`') >= 0 {
+		return nil, nil
+	}
+	return marks, rest
+}
 
 // startsItem says whether a line cannot go on with the sentence of the line before.
 func startsItem(line []byte) bool {

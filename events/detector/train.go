@@ -224,7 +224,7 @@ func step(w *[buckets]int64, features []uint16, yes bool, rate int64) {
 	if yes {
 		want = one
 	}
-	p := logistic(int32(max(-16*scale, min(16*scale, sum(w, features)/(one/scale))))) * one / 1e6
+	p := logistic(sum(w, features)/(one/scale)) * one / 1e6
 	move := (want - p) * rate / one
 	for _, f := range features {
 		w[f] += move

@@ -17,6 +17,11 @@ var Formats = []string{"turns", "claude-code", "messages"}
 // ErrTranscript means that a transcript is not of the format that it is read as.
 var ErrTranscript = errors.New("not a transcript of this format")
 
+// lenient reads what others write. A text that was cut in the middle of a character
+// stands there as half an escape, which becomes U+FFFD: whoever is quoted in a
+// transcript must not be able to keep all of it from being read.
+var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
 // Read calls fn for each turn of a transcript:
 //
 //	turns        one Turn as JSON a line
@@ -36,7 +41,7 @@ func Read(r io.Reader, format, name string, fn func(Turn) error) error {
 	case "turns":
 		return eachValue(r, func(t Turn) error { return each(t) }, json.RejectUnknownMembers(true))
 	case "claude-code":
-		return eachValue(r, func(l sessionLine) error { return each(l.turn()) })
+		return eachValue(r, func(l sessionLine) error { return each(l.turn()) }, lenient)
 	case "messages":
 		return readMessages(r, name, each)
 	}
@@ -50,7 +55,7 @@ func ReadLabelled(r io.Reader, fn func(Labelled) error) error {
 
 // eachValue decodes one value behind the other.
 func eachValue[T any](r io.Reader, fn func(T) error, options ...json.Options) error {
-	dec := jsontext.NewDecoder(r)
+	dec := jsontext.NewDecoder(r, options...)
 	for n := 1; ; n++ {
 		var v T
 		err := json.UnmarshalDecode(dec, &v, options...)
@@ -123,7 +128,7 @@ func readMessages(r io.Reader, name string, fn func(Turn) error) error {
 		Role    string  `json:"role"`
 		Content content `json:"content"`
 	}
-	if err := json.UnmarshalRead(r, &messages); err != nil {
+	if err := json.UnmarshalRead(r, &messages, lenient); err != nil {
 		return fmt.Errorf("%w: %w", ErrTranscript, err)
 	}
 	for i, m := range messages {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,9 @@ func (s *Session) Text(c *Case) (string, error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNoText, err)
+	}
+	if c.Hidden && len(bytes.TrimSpace(text)) == 0 { // no turn that was judged is empty: it was lost
+		return "", fmt.Errorf("%w: it is empty", ErrNoText)
 	}
 	return string(text), nil
 }

@@ -26,14 +26,18 @@ type Detection struct {
 	At        Place             `json:"at"`
 	All       DetectorQuality   `json:"all"`
 	Versions  []DetectorQuality `json:"versions"`
+	// Components are who spoke, by name. A turn without an opportunity is known to be of
+	// one only where its scan names no other.
+	Components []DetectorQuality `json:"components"`
 }
 
 // DetectorQuality counts what was scanned and what raters who did not see the verdict
 // say of it. What was imported is left out.
 type DetectorQuality struct {
-	Version string `json:"detector_version,omitzero"` // empty over all
-	Scans   int64  `json:"scans"`
-	Turns   int64  `json:"turns"`
+	Version   string `json:"detector_version,omitzero"` // empty over all, and of a component
+	Component string `json:"component,omitzero"`        // empty over all, and of a version
+	Scans     int64  `json:"scans"`
+	Turns     int64  `json:"turns"`
 	// Inconsistent are scans whose counts contradict each other; they are in no other
 	// number.
 	Inconsistent int64 `json:"inconsistent"`
@@ -43,6 +47,9 @@ type DetectorQuality struct {
 
 	Detected   Labels `json:"detected"`   // opportunities
 	Undetected Labels `json:"undetected"` // turns that were scanned without one
+	// Unplaced are labelled turns of scans that name several components, of which this
+	// is one: they may be this one's.
+	Unplaced int64 `json:"unplaced,omitzero"`
 
 	Precision Share `json:"precision"`
 	// Recall weighs the two strata by their populations. Its interval is made of theirs
@@ -90,29 +97,44 @@ func detect(s *projector.State, namespace, week string) (*Detection, error) {
 	if err := p.stand(&stands); err != nil {
 		return nil, err
 	}
-	d := detectors{pass: p.quiet(), by: map[string]*DetectorQuality{}, scans: map[ledger.Seq]string{}}
+	d := detectors{pass: p.quiet(), by: map[string]*DetectorQuality{}, of: map[string]*DetectorQuality{}, scans: map[ledger.Seq]*view.Scan{}}
 	if err := d.population(); err != nil {
 		return nil, err
 	}
 	if err := d.labels(); err != nil {
 		return nil, err
 	}
-	out := &Detection{V: CatalogueVersion, Namespace: r.namespace, Week: week, At: stands.At, Versions: []DetectorQuality{}}
+	out := &Detection{V: CatalogueVersion, Namespace: r.namespace, Week: week, At: stands.At, Versions: []DetectorQuality{}, Components: []DetectorQuality{}}
 	d.all.estimate()
 	out.All = d.all
 	for _, q := range slices.SortedFunc(maps.Values(d.by), func(a, b *DetectorQuality) int { return cmp.Compare(a.first, b.first) }) {
 		q.estimate()
 		out.Versions = append(out.Versions, *q)
 	}
+	for _, name := range slices.Sorted(maps.Keys(d.of)) {
+		d.of[name].estimate()
+		out.Components = append(out.Components, *d.of[name])
+	}
 	return out, nil
 }
 
-// detectors adds up over all and by version.
+// detectors adds up over all, by version and by component.
 type detectors struct {
 	*pass
 	all   DetectorQuality
-	by    map[string]*DetectorQuality
-	scans map[ledger.Seq]string // version of each scan
+	by    map[string]*DetectorQuality // versions
+	of    map[string]*DetectorQuality // components
+	scans map[ledger.Seq]*view.Scan
+}
+
+// component is the sum of one.
+func (d *detectors) component(name string) *DetectorQuality {
+	q, ok := d.of[name]
+	if !ok {
+		q = &DetectorQuality{Component: name}
+		d.of[name] = q
+	}
+	return q
 }
 
 // each calls fn for the two sums that a record of the version counts in.
@@ -133,8 +155,9 @@ func (d *detectors) population() error {
 		if !ok {
 			return err
 		}
-		d.scans[s.Seq] = s.DetectorVersion
+		d.scans[s.Seq] = s
 		d.each(s.DetectorVersion, s.Seq, func(q *DetectorQuality) { q.scan(s) })
+		d.components(s)
 		return nil
 	})
 	if err != nil {
@@ -145,15 +168,41 @@ func (d *detectors) population() error {
 		if !ok {
 			return err
 		}
-		d.each(o.DetectorVersion, o.Seq, func(q *DetectorQuality) {
-			q.Detected.Population++
-			if q.Kinds == nil {
-				q.Kinds = map[string]int64{}
-			}
-			q.Kinds[o.Kind]++
-		})
+		d.each(o.DetectorVersion, o.Seq, func(q *DetectorQuality) { q.found(o) })
+		d.component(o.Component).found(o)
 		return nil
 	})
+}
+
+func (q *DetectorQuality) found(o *view.Opportunity) {
+	q.Detected.Population++
+	if q.Kinds == nil {
+		q.Kinds = map[string]int64{}
+	}
+	q.Kinds[o.Kind]++
+}
+
+// components adds a scan to the components that it names.
+func (d *detectors) components(s *view.Scan) {
+	if s.Inconsistent {
+		return
+	}
+	for _, st := range s.Strata {
+		q := d.component(st.Stratum)
+		q.Scans++
+		q.Turns += st.Turns
+		q.Undetected.Population += st.Negative
+	}
+}
+
+// silent are the components that turns without an opportunity in a scan may be of.
+func silent(s *view.Scan) (out []string) {
+	for _, st := range s.Strata {
+		if st.Negative > 0 {
+			out = append(out, st.Stratum)
+		}
+	}
+	return out
 }
 
 func (q *DetectorQuality) scan(s *view.Scan) {
@@ -181,9 +230,19 @@ func (d *detectors) labels() error {
 	}
 	for _, k := range all.positive {
 		d.each(k.opportunity.DetectorVersion, k.opportunity.Seq, func(q *DetectorQuality) { q.Detected.add(k) })
+		d.component(k.opportunity.Component).Detected.add(k)
 	}
 	for _, k := range all.overseen {
-		d.each(d.scans[k.seq], k.seq, func(q *DetectorQuality) { q.Undetected.add(k) })
+		s := d.scans[k.seq]
+		d.each(s.DetectorVersion, k.seq, func(q *DetectorQuality) { q.Undetected.add(k) })
+		of := silent(s)
+		if len(of) == 1 {
+			d.component(of[0]).Undetected.add(k)
+			continue
+		}
+		for _, name := range of {
+			d.component(name).Unplaced++
+		}
 	}
 	return nil
 }
@@ -211,6 +270,8 @@ func (q *DetectorQuality) estimate() {
 		q.Precision.Why = fmt.Sprintf("%d detected opportunities are labelled, under %d", q.Detected.Labelled, enoughLabels)
 		q.Recall.Why = q.Precision.Why
 		return
+	case q.Unplaced > 0:
+		q.Recall.Why = fmt.Sprintf("%d labelled turns without an opportunity are of scans that name several components", q.Unplaced)
 	case q.Undetected.Labelled < enoughLabels:
 		q.Recall.Why = fmt.Sprintf("%d turns without an opportunity are labelled, under %d", q.Undetected.Labelled, enoughLabels)
 	}

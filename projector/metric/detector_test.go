@@ -93,6 +93,70 @@ func TestDetect(t *testing.T) {
 	})
 }
 
+// TestDetectComponents: figures of who spoke, where a scan names her alone. Of the operator
+// 20 are found, 10 of 10 rightly, and 1 of 10 of 40 others is overseen: 20/(20 + 4). The
+// agent's turns stand in one scan with the tester's, and one of them is labelled.
+func TestDetectComponents(t *testing.T) {
+	b := book{ledgertest.New()}
+	found := func(component string, n int, eligible []bool) {
+		for i := range n {
+			id := fmt.Sprint("opp-", component, i)
+			b.Put(detector, prod, &events.OpportunityDetected{OpportunityID: id, Kind: "why", DetectorVersion: "a", Component: component})
+			if i < len(eligible) {
+				b.eligible("opportunity", id, "r1", true, &eligible[i])
+			}
+		}
+	}
+	scan := func(name string, labels []bool, strata ...events.ScannedStratum) {
+		d := &events.DetectorScanned{DetectorVersion: "a", Strata: strata}
+		for _, st := range strata {
+			d.Turns, d.Positive, d.Negative = d.Turns+st.Turns, d.Positive+st.Positive, d.Negative+st.Negative
+		}
+		for i := range d.Negative {
+			d.NegativeTurnIDs = append(d.NegativeTurnIDs, fmt.Sprint("turn-", name, i))
+		}
+		b.Put(detector, prod, d)
+		for i, is := range labels {
+			b.eligible("turn", d.NegativeTurnIDs[i], "r1", true, &is)
+		}
+	}
+	found("operator", 20, answers(10, 10))
+	found("agent", 12, answers(6, 12))
+	scan("o", answers(1, 10), events.ScannedStratum{Stratum: "operator", Turns: 60, Positive: 20, Negative: 40})
+	scan("a", answers(0, 10), events.ScannedStratum{Stratum: "agent", Turns: 30, Positive: 10, Negative: 20})
+	// The tester said nothing without one here, so that the turns are the agent's.
+	scan("b", answers(1, 2), events.ScannedStratum{Stratum: "agent", Turns: 5, Positive: 1, Negative: 4}, events.ScannedStratum{Stratum: "tester", Turns: 1, Positive: 1})
+	check := func(unplaced bool) {
+		fold(t, b.Ledger, func(st *projector.State) {
+			d, err := metric.Detect(st, prod, "")
+			if err != nil || len(d.Components) != 3 {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			agent, operator, tester := d.Components[0], d.Components[1], d.Components[2]
+			near(t, "operator's precision", operator.Precision.Value, "1")
+			near(t, "operator's recall", operator.Recall.Value, "0.833333")
+			near(t, "agent's precision", agent.Precision.Value, "0.5")
+			if operator.Component != "operator" || operator.Turns != 60 || operator.Undetected != (metric.Labels{Population: 40, Labelled: 10, Eligible: 1}) {
+				t.Errorf("%+v", operator)
+			}
+			if tester.Turns != 1+map[bool]int64{true: 2}[unplaced] || tester.Precision.Value != nil || tester.Recall.Value != nil {
+				t.Errorf("%+v", tester)
+			}
+			if !unplaced { // 6 of 12 stand for 6, 1 of 12 for 2 of 24
+				near(t, "agent's recall", agent.Recall.Value, "0.75")
+				return
+			}
+			near(t, "agent's recall", agent.Recall.Value, "null")
+			if agent.Recall.Why != "1 labelled turns without an opportunity are of scans that name several components" || tester.Unplaced != 1 {
+				t.Errorf("%+v, %+v", agent, tester)
+			}
+		})
+	}
+	check(false)
+	scan("c", answers(0, 1), events.ScannedStratum{Stratum: "agent", Turns: 2, Negative: 2}, events.ScannedStratum{Stratum: "tester", Turns: 2, Negative: 2})
+	check(true)
+}
+
 // TestDetectIsTheMetric: over all it is what the catalogue's metrics come to.
 func TestDetectIsTheMetric(t *testing.T) {
 	b := book{ledgertest.New()}

@@ -207,21 +207,23 @@ func TestWhatFollowedComesLater(t *testing.T) {
 // TestHiddenCasesAreTheirText: of a case whose id would answer the question neither id
 // nor kind is shown, and without its text it is not asked.
 func TestHiddenCasesAreTheirText(t *testing.T) {
-	known, lost := caseOf(view.LabelOpportunity, "opp/7"), caseOf(view.LabelOpportunity, "opp-8")
-	for _, c := range []*audit.Case{&known, &lost} {
+	known, lost, empty := caseOf(view.LabelOpportunity, "opp/7"), caseOf(view.LabelOpportunity, "opp-8"), caseOf(view.LabelTurn, "turn-9")
+	for _, c := range []*audit.Case{&known, &lost, &empty} {
 		c.Hidden, c.Before, c.After = true, nil, nil
 	}
-	texts := fstest.MapFS{"opp%2F7.txt": {Data: []byte("why did it\n<b>restart</b>\u202e?")}}
-	h := newLabelHouse(t, &audit.Session{Set: metric.SetAbduction, Cases: []audit.Case{known, lost}, Texts: texts})
+	texts := fstest.MapFS{"opp%2F7.txt": {Data: []byte("why did it\n<b>restart</b>\u202e?")}, "turn-9.txt": {}}
+	h := newLabelHouse(t, &audit.Session{Set: metric.SetAbduction, Cases: []audit.Case{known, lost, empty}, Texts: texts})
 	body := h.get("/cases/1")
 	if !strings.Contains(body, "why did it\n&lt;b&gt;restart&lt;/b&gt;\\u202e?") || !strings.Contains(body, "<form") || strings.Contains(body, "opp") {
 		t.Error(body)
 	}
-	body = h.get("/cases/2")
-	if !strings.Contains(body, audit.ErrNoText.Error()) || strings.Contains(body, "<form") || strings.Contains(body, "opp") {
-		t.Error(body)
-	}
-	if status, body, _ := h.do("POST", "/cases/2", h.form("abduction_warranted", "yes"), nil); status != 409 || strings.Contains(body, "opp") || len(h.written) > 0 {
-		t.Error(status, body)
+	for _, page := range []string{"/cases/2", "/cases/3"} {
+		body = h.get(page)
+		if !strings.Contains(body, audit.ErrNoText.Error()) || strings.Contains(body, "<form") || strings.Contains(body, "opp") || strings.Contains(body, "turn") {
+			t.Error(body)
+		}
+		if status, body, _ := h.do("POST", page, h.form("abduction_warranted", "yes"), nil); status != 409 || strings.Contains(body, "opp") || len(h.written) > 0 {
+			t.Error(status, body)
+		}
 	}
 }
