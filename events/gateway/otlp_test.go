@@ -353,6 +353,22 @@ func TestOTLPByToken(t *testing.T) {
 	}
 }
 
+// TestOTLPOfASensor: a sensor writes no event, whatever its spans say, and is told so.
+func TestOTLPOfASensor(t *testing.T) {
+	sensor := &ledger{}
+	d := open(t, func(cfg *gateway.Config) {
+		cfg.Publishers["sensor/host"] = sensor
+		cfg.File.Callers[0].Principal = "sensor/host"
+	})
+	n, message := partly(t, d.do(os.Getuid(), "POST", "/v1/traces", otlp.Protobuf, encoded(t, otlp.Protobuf, spans("restart chat http"))))
+	if n != 0 || message != "1 left out: this role may not write tool.called; 1 left out: this role may not write usage.recorded" || len(sensor.taken()) != 0 {
+		t.Errorf("%d %q %v", n, message, sensor.taken())
+	}
+	if a := d.do(os.Getuid(), "POST", "/v1/metrics", otlp.Protobuf, ""); a.status != http.StatusNotFound || !strings.Contains(why(t, a), "otlp source") {
+		t.Errorf("metrics: %d %q", a.status, a.body)
+	}
+}
+
 // FuzzOTLP: no request brings the gateway down, and each is answered in its own
 // encoding.
 func FuzzOTLP(f *testing.F) {
