@@ -13,6 +13,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+
 	"assay/events"
 	"assay/events/genai"
 	"assay/internal/answerkeys"
@@ -386,6 +389,33 @@ func TestOfAResource(t *testing.T) {
 	own := attributes{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": "c"}
 	export := `{"resourceSpans":[{"resource":{"attributes":[` + shared + `]},"scopeSpans":[{"spans":[` + span("00000000000000a1", own, "") + `]}]}]}`
 	checkData(t, read(t, genai.Config{}, export), events.TypeToolCalled, `{"context":{"capture":"otlp"},"tool_call_id":"c","tool":"restart","status":"ok",`+times+`}`)
+}
+
+// TestResourceIsReadOnce: what a resource says costs no more for the more records have it.
+func TestResourceIsReadOnce(t *testing.T) {
+	ld := plog.NewLogs()
+	rl := ld.ResourceLogs().AppendEmpty()
+	const many = 2000
+	for i := range many {
+		rl.Resource().Attributes().PutInt(fmt.Sprint("k", i), int64(i))
+	}
+	records := rl.ScopeLogs().AppendEmpty().LogRecords()
+	read := func() float64 {
+		r := records.AppendEmpty()
+		r.SetTimestamp(pcommon.Timestamp(records.Len()))
+		r.SetEventName("claude_code.tool_decision")
+		r.Attributes().PutStr("decision", "reject")
+		r.Attributes().PutStr("tool_name", "Bash")
+		return testing.AllocsPerRun(1, func() {
+			if got := genai.Logs(ld, genai.Config{}); len(got.Events) != records.Len() {
+				t.Fatal(got.Notice())
+			}
+		})
+	}
+	one := read()
+	if two := read(); two-one > many/2 {
+		t.Errorf("a second record of the resource takes %v allocations more than the first's %v", two-one, one)
+	}
 }
 
 // TestTooLong: a string that no event could take is told by its name, before it is
