@@ -42,9 +42,15 @@ func IsBinary(header map[string][]string) bool {
 // not checked otherwise.
 func FromBinary(header map[string][]string, body []byte) ([]byte, *schema.Fault) {
 	attrs, contentType := map[string]string{}, ""
-	for name, values := range header {
-		if strings.EqualFold(name, "Content-Type") && len(values) > 0 {
-			contentType = values[0]
+	for _, name := range slices.Sorted(maps.Keys(header)) { // so that one fault is always the first
+		values := header[name]
+		if strings.EqualFold(name, "Content-Type") {
+			if contentType != "" || len(values) > 1 {
+				return nil, &schema.Fault{Code: CodeBadHeader, Pointer: pointerTo("datacontenttype"), Message: "there are several Content-Types"}
+			}
+			if contentType = strings.Join(values, ""); !utf8.ValidString(contentType) {
+				return nil, &schema.Fault{Code: CodeBadHeader, Pointer: pointerTo("datacontenttype"), Message: "want UTF-8"}
+			}
 		}
 		if len(name) < len(attributePrefix) || !strings.EqualFold(name[:len(attributePrefix)], attributePrefix) {
 			continue

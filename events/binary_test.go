@@ -31,6 +31,13 @@ func TestFromBinary(t *testing.T) {
 		"content type":       {map[string][]string{"ce-datacontenttype": {"x"}}, "", "bad_header /datacontenttype"},
 		"bad escape":         {map[string][]string{"ce-id": {"%f"}}, "", "bad_header /id"},
 		"no UTF-8":           {map[string][]string{"ce-id": {"%ff"}}, "", "bad_header /id"},
+		"two types":          {map[string][]string{"Content-Type": {"application/json"}, "content-type": {"text/plain"}}, `{}`, "bad_header /datacontenttype"},
+		"a type of two":      {map[string][]string{"Content-Type": {"application/json", "text/plain"}}, `{}`, "bad_header /datacontenttype"},
+		"a type of bytes":    {map[string][]string{"Content-Type": {"text/plain\xff"}}, `{}`, "bad_header /datacontenttype"},
+		"the first fault":    {map[string][]string{"ce-zed": {"%f"}, "ce-b": {"%f"}, "ce-id": {"a", "b"}}, "", "bad_header /b"},
+		"an escaped quote":   {map[string][]string{"ce-id": {"a%22%2C%22type%22%3A%22b"}}, "", `{"id":"a\",\"type\":\"b"}`},
+		"escaped once":       {map[string][]string{"ce-id": {"a%2541"}}, "", `{"id":"a%41"}`},
+		"a version of old":   {map[string][]string{"ce-specversion": {"0.3"}, "ce-id": {"a"}}, "", `{"specversion":"0.3","id":"a"}`},
 		"more than a value":  {map[string][]string{"content-type": {"application/json"}}, `1,"id":"x"`, "bad_json /data"},
 	} {
 		raw, fault := events.FromBinary(c.header, []byte(c.body))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -107,17 +108,19 @@ func (c *benchGenerateCmd) Run(a *app) error {
 	return a.print(m, func(w io.Writer) { printManifest(w, m, len(s.Cases)) })
 }
 
-// userID is the number of a user, who is named or numbered.
+// userID is the number of a user, who is named or numbered. The largest number is none:
+// to the system it says that a file's owner stays.
 func userID(name string) (int, error) {
+	number := name
 	u, err := user.Lookup(name)
 	if err == nil {
-		name = u.Uid
+		number = u.Uid
 	}
-	uid, bad := strconv.Atoi(name)
-	if bad != nil || uid < 0 {
-		return 0, err
+	uid, bad := strconv.ParseUint(number, 10, 32)
+	if bad != nil || uid == math.MaxUint32 {
+		return 0, cmp.Or(err, fmt.Errorf("%s has no number", name))
 	}
-	return uid, nil
+	return int(uid), nil
 }
 
 func printManifest(w io.Writer, m set.Manifest, cases int) {

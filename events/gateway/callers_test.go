@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"assay/events/gateway"
+	"assay/internal/otlp"
 	"assay/internal/usertest"
 )
 
@@ -197,9 +198,11 @@ func TestReload(t *testing.T) {
 func TestSlowClients(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.HeaderTimeout, c.BodyTimeout = time.Second, 200*time.Millisecond })
 	for name, sent := range map[string]string{
-		"nothing":       "",
-		"half a header": "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-",
-		"half a body":   "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: " + structured + "\r\nContent-Length: 1000\r\n\r\n{",
+		"nothing":                        "",
+		"half a header":                  "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-",
+		"half a body":                    "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: " + structured + "\r\nContent-Length: 1000\r\n\r\n{",
+		"half an export, chunk by chunk": "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: " + otlp.JSON + "\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+		"half a gzip":                    "POST /v1/logs HTTP/1.1\r\nHost: x\r\nContent-Type: " + otlp.Protobuf + "\r\nContent-Encoding: gzip\r\nContent-Length: 1000\r\n\r\n" + zipped(t, "{}")[:4],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,7 +222,7 @@ func TestSlowClients(t *testing.T) {
 			if errors.As(err, &timeout) && timeout.Timeout() {
 				t.Fatal("still served")
 			}
-			if name == "half a body" && !bytes.Contains(raw, []byte("408")) {
+			if strings.HasPrefix(name, "half") && name != "half a header" && !bytes.Contains(raw, []byte("408")) {
 				t.Errorf("%q", raw)
 			}
 		})
@@ -227,32 +230,47 @@ func TestSlowClients(t *testing.T) {
 }
 
 // TestMemoryIsEachPrincipalsOwn: bodies that never end hold their principal's
-// memory alone.
+// memory alone, on every route that reads one.
 func TestMemoryIsEachPrincipalsOwn(t *testing.T) {
-	d := open(t, nil)
-	body := strings.Repeat(" ", gateway.MaxBody-1)
-	for range 12 { // times two MiB
-		c, err := net.Dial("unix", d.socket)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		fmt.Fprintf(c, "POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", structured, gateway.MaxBody)
-		go io.WriteString(c, body)
-	}
-	// Seven of them fit. The others are refused, and what they held is free again.
-	for deadline := time.Now().Add(time.Minute); d.Stats().Refused["busy"] < 5; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v", d.Stats())
-		}
-	}
-	if a := d.post(structured, gate(t)); a.status != 200 {
-		t.Errorf("a small one: %d %s", a.status, a.body)
-	}
-	if os.Getuid() == 0 {
-		if a := d.do(otherUID, "POST", "/v1/events", structured, gate(t)); a.status != 200 {
-			t.Errorf("another user: %d %s", a.status, a.body)
-		}
+	for _, c := range []struct {
+		path, contentType string
+		most              int // bytes of a body
+		refused           uint64
+	}{
+		{"/v1/events", structured, gateway.MaxBody, 5}, // of twelve: seven times two MiB fit
+		{"/v1/traces", otlp.Protobuf, gateway.MaxOTLP, 9},
+	} {
+		t.Run(c.path, func(t *testing.T) {
+			d := open(t, nil)
+			body := strings.Repeat(" ", c.most-1)
+			for range 12 {
+				conn, err := net.Dial("unix", d.socket)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", c.path, c.contentType, c.most)
+				go io.WriteString(conn, body)
+			}
+			// The others are refused, and what they held is free again.
+			for deadline := time.Now().Add(time.Minute); d.Stats().Refused["busy"] < c.refused; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%+v", d.Stats())
+				}
+			}
+			if a := d.post(structured, gate(t)); a.status != 200 {
+				t.Errorf("a small one: %d %s", a.status, a.body)
+			}
+			if os.Getuid() != 0 {
+				return
+			}
+			if a := d.do(otherUID, "POST", "/v1/events", structured, gate(t)); a.status != 200 {
+				t.Errorf("another user: %d %s", a.status, a.body)
+			}
+			if a := d.do(otherUID, "POST", "/v1/traces", otlp.Protobuf, encoded(t, otlp.Protobuf, spans("restart"))); a.status != 200 {
+				t.Errorf("another user's spans: %d %s", a.status, a.body)
+			}
+		})
 	}
 }
 

@@ -97,8 +97,10 @@ func readExport(r *http.Request, a *account) (body []byte, release func(), p *pr
 	switch {
 	case errors.Is(err, otlp.ErrMediaType):
 		return nil, func() {}, unsupported(err)
-	case err != nil:
+	case errors.Is(err, otlp.ErrCorrupt):
 		return nil, func() {}, corrupt()
+	case err != nil:
+		return nil, func() {}, incomplete()
 	}
 	if body, release, p = readBody(unpacked, MaxOTLP, &a.memory); p != nil && p.status == http.StatusRequestEntityTooLarge {
 		p = tooLargeExport()
@@ -118,7 +120,7 @@ func (a *account) decode(c otlp.Codec, x export, body []byte) (genai.Reading, *p
 	if err := c.Unmarshal(x.signal, body, x.request); err != nil {
 		return genai.Reading{}, refuse(http.StatusBadRequest, codeBadBody, "not decodable: %v", err)
 	}
-	reading := x.read(genai.Config{Role: schema.Role(role)})
+	reading := x.read(genai.Config{Role: schema.Role(role), Max: MaxItems})
 	if len(reading.Events) > MaxItems {
 		return genai.Reading{}, tooMany()
 	}

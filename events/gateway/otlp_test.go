@@ -37,7 +37,7 @@ func spans(tools string) ptraceotlp.ExportRequest {
 	for i, tool := range strings.Fields(tools) {
 		s := out.AppendEmpty()
 		s.SetTraceID(pcommon.TraceID{15: 1})
-		s.SetSpanID(pcommon.SpanID{7: byte(i + 1)})
+		s.SetSpanID(pcommon.SpanID{6: byte((i + 1) >> 8), 7: byte(i + 1)})
 		s.SetStartTimestamp(1e18)
 		s.SetEndTimestamp(1e18 + 1)
 		switch tool {
@@ -225,6 +225,13 @@ func TestOTLPRefused(t *testing.T) {
 		"another encoding":    {"/v1/traces", otlp.Protobuf, "zstd", body, nil, 415, ""},
 		"no gzip":             {"/v1/traces", otlp.Protobuf, "gzip", body, nil, 400, ""},
 		"a gzip that is torn": {"/v1/traces", otlp.Protobuf, "gzip", strings.Replace(zipped(t, strings.Repeat("x", 9)), "x", "y", 1), nil, 400, ""},
+		"a gzip cut off":      {"/v1/traces", otlp.Protobuf, "gzip", zipped(t, body)[:20], nil, 400, ""},
+		"a gzip of nothing":   {"/v1/traces", otlp.Protobuf, "gzip", "", nil, 400, ""},
+		"more after a gzip":   {"/v1/traces", otlp.Protobuf, "gzip", zipped(t, body) + "x", nil, 400, ""},
+		"no JSON at all":      {"/v1/logs", otlp.JSON, "", "", nil, 400, ""},
+		"too many events":     {"/v1/traces", otlp.Protobuf, "", encoded(t, otlp.Protobuf, spans(strings.Repeat("a ", gateway.MaxItems+1))), nil, 413, ""},
+		"hidden messages":     {"/v1/traces", otlp.Protobuf, "", "\x90\x80\x80\x80\x80\x01\x00" + body, nil, 400, ""},
+		"numbers for spans":   {"/v1/traces", otlp.JSON, "", `{"resourceSpans":[` + strings.Repeat("0,", otlp.MaxMessages) + `0]}`, nil, 400, ""},
 		"too large":           {"/v1/traces", otlp.Protobuf, "", strings.Repeat("x", gateway.MaxOTLP+1), nil, 413, ""},
 		"a bomb":              {"/v1/traces", otlp.Protobuf, "gzip", zipped(t, strings.Repeat("\x00", 10*gateway.MaxOTLP)), nil, 413, ""},
 		"many small ones":     {"/v1/logs", otlp.Protobuf, "", strings.Repeat("\x0a\x00", otlp.MaxMessages+1), nil, 400, ""},
@@ -258,6 +265,51 @@ func TestOTLPRefused(t *testing.T) {
 				t.Errorf("answered as %s", a.header.Get("Content-Type"))
 			}
 		})
+	}
+}
+
+// TestOTLPAgain: what is sent again after an answer that left something open is the
+// same to the byte, so that the ledger has nothing twice; and a span that occurs
+// twice is one event, or a conflict that is counted.
+func TestOTLPAgain(t *testing.T) {
+	d := open(t, nil)
+	seen := map[string]string{} // bytes by id, as the ledger keeps them
+	open, later := true, 1.0
+	d.piper.answer = func(event []byte) publish.Answer {
+		if open && bytes.Contains(event, []byte(`"call_2"`)) {
+			return publish.Answer{Refusal: &publish.Refusal{Code: "unavailable", RetryAfter: &later}}
+		}
+		e, err := events.Decode(event)
+		if err != nil {
+			t.Error(err)
+			return publish.Answer{}
+		}
+		if was, ok := seen[e.ID]; ok && was != string(event) {
+			return publish.Answer{Refusal: &publish.Refusal{Code: "conflict", Message: "the id was used for other bytes"}}
+		}
+		seen[e.ID] = string(event)
+		return publish.Answer{Receipt: publish.Receipt{Leaf: "ab"}}
+	}
+	send := func(req otlp.Message) answer {
+		return d.do(os.Getuid(), "POST", "/v1/traces", otlp.Protobuf, encoded(t, otlp.Protobuf, req))
+	}
+	if a := send(spans("restart query check")); a.status != http.StatusServiceUnavailable || len(seen) != 2 {
+		t.Fatalf("%d with %d events", a.status, len(seen))
+	}
+	open = false
+	for range 2 {
+		if n, message := partly(t, send(spans("restart query check"))); n != 0 || message != "" || len(seen) != 3 {
+			t.Errorf("again: %d rejected %q, %d events", n, message, len(seen))
+		}
+	}
+	twice := spans("restart restart query check")
+	list := twice.Traces().ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	list.At(0).CopyTo(list.At(1))
+	list.At(2).SetSpanID(list.At(0).SpanID())
+	list.At(3).SetSpanID(pcommon.SpanID{})
+	n, message := partly(t, send(twice))
+	if n != 2 || len(seen) != 3 || !strings.Contains(message, "without trace or span id") || !strings.Contains(message, "conflict") {
+		t.Errorf("one span thrice: %d rejected %q, %d events", n, message, len(seen))
 	}
 }
 
@@ -298,6 +350,22 @@ func TestOTLPByToken(t *testing.T) {
 	}
 	if a = do(t, http.DefaultClient, url, "POST", otlp.Protobuf, body, "Authorization", "Bearer "+token); a.status != http.StatusOK || len(d.other.taken()) != 1 {
 		t.Errorf("with a token: %d %q", a.status, a.body)
+	}
+}
+
+// TestOTLPOfASensor: a sensor writes no event, whatever its spans say, and is told so.
+func TestOTLPOfASensor(t *testing.T) {
+	sensor := &ledger{}
+	d := open(t, func(cfg *gateway.Config) {
+		cfg.Publishers["sensor/host"] = sensor
+		cfg.File.Callers[0].Principal = "sensor/host"
+	})
+	n, message := partly(t, d.do(os.Getuid(), "POST", "/v1/traces", otlp.Protobuf, encoded(t, otlp.Protobuf, spans("restart chat http"))))
+	if n != 0 || message != "1 left out: this role may not write tool.called; 1 left out: this role may not write usage.recorded" || len(sensor.taken()) != 0 {
+		t.Errorf("%d %q %v", n, message, sensor.taken())
+	}
+	if a := d.do(os.Getuid(), "POST", "/v1/metrics", otlp.Protobuf, ""); a.status != http.StatusNotFound || !strings.Contains(why(t, a), "otlp source") {
+		t.Errorf("metrics: %d %q", a.status, a.body)
 	}
 }
 

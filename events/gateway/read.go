@@ -83,14 +83,18 @@ func readBody(r io.Reader, max int, b *budget) (body []byte, release func(), p *
 		switch {
 		case len(body) > max, over:
 			return nil, release, tooLarge(max)
+		case errors.Is(err, otlp.ErrCorrupt):
+			return nil, release, corrupt()
 		case errors.Is(err, io.EOF):
 			return body, release, nil
-		case otlp.IsCorrupt(err):
-			return nil, release, corrupt()
 		case err != nil:
-			return nil, release, refuse(http.StatusRequestTimeout, "incomplete_body", "the body did not arrive in whole or in time")
+			return nil, release, incomplete()
 		}
 	}
+}
+
+func incomplete() *problem {
+	return refuse(http.StatusRequestTimeout, "incomplete_body", "the body did not arrive in whole or in time")
 }
 
 func tooLarge(limit int) *problem {

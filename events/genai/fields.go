@@ -4,31 +4,84 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
+
+	"assay/events"
+	"assay/internal/otlp"
 )
+
+// resource is what all items of a resource share. It is read once, so that the work
+// for a request grows with its bytes, however many items share how much.
+type resource struct {
+	attributes map[string]pcommon.Value
+	digest     string
+}
+
+func resourceOf(m pcommon.Map) *resource {
+	return &resource{otlp.Index(m), events.DerivedID(said("otlp resource", m)...).String()}
+}
+
+// said is all that attributes say, in the order of their names.
+func said(what string, m pcommon.Map) []string {
+	all := map[string]string{}
+	for name, v := range m.All() {
+		all[name] = v.AsString()
+	}
+	parts := []string{what}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		parts = append(parts, name, all[name])
+	}
+	return parts
+}
 
 // fields reads attributes: an item's own before its resource's. A value that
 // cannot be what its name says makes err, of the first such; the item is then
 // rejected. An attribute that is absent, empty or the empty string is nil.
 type fields struct {
-	own, resource pcommon.Map
-	err           error
+	own      pcommon.Map
+	resource *resource
+	err      error
 }
+
+// maxText is how long a string is at most in bytes: no member of an event takes a
+// longer one.
+const maxText = 2048
 
 // get is the first attribute that is there.
 func (f *fields) get(names ...string) (name string, v pcommon.Value, ok bool) {
-	for _, m := range []pcommon.Map{f.own, f.resource} {
-		for _, name := range names {
-			if v, ok := m.Get(name); ok && v.Type() != pcommon.ValueTypeEmpty && (v.Type() != pcommon.ValueTypeStr || v.Str() != "") {
-				return name, v, true
-			}
+	for _, name := range names {
+		if v, ok := f.own.Get(name); ok && says(v) {
+			return name, v, true
+		}
+	}
+	for _, name := range names {
+		if v, ok := f.resource.attributes[name]; ok && says(v) {
+			return name, v, true
 		}
 	}
 	return "", pcommon.Value{}, false
+}
+
+// says is false for what is empty.
+func says(v pcommon.Value) bool {
+	return v.Type() != pcommon.ValueTypeEmpty && (v.Type() != pcommon.ValueTypeStr || v.Str() != "")
+}
+
+// scalar is the text of a string, number or bool that is not too long.
+func scalar(v pcommon.Value) (text string, ok bool) {
+	switch v.Type() {
+	case pcommon.ValueTypeStr:
+		return v.Str(), len(v.Str()) <= maxText
+	case pcommon.ValueTypeInt, pcommon.ValueTypeDouble, pcommon.ValueTypeBool:
+		return v.AsString(), true
+	}
+	return "", false
 }
 
 func (f *fields) fail(name, want string) {
@@ -62,12 +115,12 @@ func (f *fields) text(names ...string) *string {
 	if !ok {
 		return nil
 	}
-	switch v.Type() {
-	case pcommon.ValueTypeStr, pcommon.ValueTypeInt, pcommon.ValueTypeDouble, pcommon.ValueTypeBool:
-		return ptr(v.AsString())
+	text, ok := scalar(v)
+	if !ok {
+		f.fail(name, fmt.Sprintf("a string of up to %d bytes", maxText))
+		return nil
 	}
-	f.fail(name, "a string")
-	return nil
+	return &text
 }
 
 // amount is a number that is not negative; senders also write it as a string.
@@ -83,8 +136,10 @@ func (f *fields) amount(names ...string) *float64 {
 	case pcommon.ValueTypeDouble:
 		x = v.Double()
 	case pcommon.ValueTypeStr:
-		if parsed, err := strconv.ParseFloat(v.Str(), 64); err == nil {
-			x = parsed
+		if text, ok := scalar(v); ok {
+			if parsed, err := strconv.ParseFloat(text, 64); err == nil {
+				x = parsed
+			}
 		}
 	}
 	if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
@@ -114,7 +169,7 @@ func (f *fields) flag(names ...string) *bool {
 	if !ok {
 		return nil
 	}
-	switch v.AsString() {
+	switch text, _ := scalar(v); text {
 	case "true":
 		return ptr(true)
 	case "false":
@@ -124,10 +179,10 @@ func (f *fields) flag(names ...string) *bool {
 	return nil
 }
 
-// hash is the hex SHA-256 of a value as it was sent, or of its JSON.
-func (f *fields) hash(names ...string) *string {
-	_, v, ok := f.get(names...)
-	if !ok {
+// hash is the hex SHA-256 of an item's own value as it was sent, or of its JSON.
+func (f *fields) hash(name string) *string {
+	v, ok := f.own.Get(name)
+	if !ok || !says(v) {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(v.AsString()))

@@ -51,6 +51,9 @@ type Config struct {
 	Role schema.Role
 	// Capture is CaptureOTLP or CaptureImported; "" is CaptureOTLP.
 	Capture string
+	// Max is how many events are wanted at most: reading ends after one more. 0 is no
+	// bound.
+	Max int
 }
 
 // Event is an event and its bytes, which satisfy the schema.
@@ -107,6 +110,8 @@ func (r *Reading) add(cfg Config, e *events.Event, err error) {
 	r.Passed++
 }
 
+func (r *Reading) over(cfg Config) bool { return cfg.Max > 0 && len(r.Events) > cfg.Max }
+
 // widest is the namespace in which a role may write most; the logger knows the
 // one that counts.
 const widest = "sandbox"
@@ -126,13 +131,16 @@ func encode(e *events.Event) ([]byte, error) {
 func Spans(td ptrace.Traces, cfg Config) Reading {
 	var r Reading
 	for _, rs := range td.ResourceSpans().All() {
+		shared := resourceOf(rs.Resource().Attributes())
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
-				e, err := fromSpan(s, rs.Resource().Attributes(), cfg)
+				e, err := fromSpan(s, shared, cfg)
 				if err != nil {
 					err = fmt.Errorf("span %s of trace %s: %w", s.SpanID(), s.TraceID(), err)
 				}
-				r.add(cfg, e, err)
+				if r.add(cfg, e, err); r.over(cfg) {
+					return r
+				}
 			}
 		}
 	}
@@ -143,13 +151,16 @@ func Spans(td ptrace.Traces, cfg Config) Reading {
 func Logs(ld plog.Logs, cfg Config) Reading {
 	var r Reading
 	for _, rl := range ld.ResourceLogs().All() {
+		shared := resourceOf(rl.Resource().Attributes())
 		for _, sl := range rl.ScopeLogs().All() {
 			for i, l := range sl.LogRecords().All() {
-				e, err := fromLog(l, rl.Resource().Attributes(), cfg)
+				e, err := fromLog(l, shared, cfg)
 				if err != nil {
 					err = fmt.Errorf("log record %d of its scope: %w", i+1, err)
 				}
-				r.add(cfg, e, err)
+				if r.add(cfg, e, err); r.over(cfg) {
+					return r
+				}
 			}
 		}
 	}

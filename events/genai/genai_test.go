@@ -13,6 +13,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
+
 	"assay/events"
 	"assay/events/genai"
 	"assay/internal/answerkeys"
@@ -376,6 +379,102 @@ func TestIdentityOfRecords(t *testing.T) {
 	b := read(t, genai.Config{}, logs("cli", strings.Replace(undated, end, start, 1))).Events[0]
 	if a.ID == b.ID {
 		t.Error("two responses have one id")
+	}
+}
+
+// TestOfAResource: what all items of a resource share is read as if each had it, but
+// for what only a call itself has.
+func TestOfAResource(t *testing.T) {
+	shared := `{"key":"gen_ai.tool.name","value":{"stringValue":"restart"}},{"key":"gen_ai.tool.name","value":{"stringValue":"second"}},{"key":"gen_ai.tool.call.arguments","value":{"stringValue":"{}"}}`
+	own := attributes{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": "c"}
+	export := `{"resourceSpans":[{"resource":{"attributes":[` + shared + `]},"scopeSpans":[{"spans":[` + span("00000000000000a1", own, "") + `]}]}]}`
+	checkData(t, read(t, genai.Config{}, export), events.TypeToolCalled, `{"context":{"capture":"otlp"},"tool_call_id":"c","tool":"restart","status":"ok",`+times+`}`)
+}
+
+// TestResourceIsReadOnce: what a resource says costs no more for the more records have it.
+func TestResourceIsReadOnce(t *testing.T) {
+	ld := plog.NewLogs()
+	rl := ld.ResourceLogs().AppendEmpty()
+	const many = 2000
+	for i := range many {
+		rl.Resource().Attributes().PutInt(fmt.Sprint("k", i), int64(i))
+	}
+	records := rl.ScopeLogs().AppendEmpty().LogRecords()
+	read := func() float64 {
+		r := records.AppendEmpty()
+		r.SetTimestamp(pcommon.Timestamp(records.Len()))
+		r.SetEventName("claude_code.tool_decision")
+		r.Attributes().PutStr("decision", "reject")
+		r.Attributes().PutStr("tool_name", "Bash")
+		return testing.AllocsPerRun(1, func() {
+			if got := genai.Logs(ld, genai.Config{}); len(got.Events) != records.Len() {
+				t.Fatal(got.Notice())
+			}
+		})
+	}
+	one := read()
+	if two := read(); two-one > many/2 {
+		t.Errorf("a second record of the resource takes %v allocations more than the first's %v", two-one, one)
+	}
+}
+
+// TestTooLong: a string that no event could take is told by its name, before it is
+// copied for each item.
+func TestTooLong(t *testing.T) {
+	long := strings.Repeat("x", 4000)
+	for name, a := range map[string]attributes{
+		"gen_ai.tool.call.id":       tool.with(attributes{"gen_ai.tool.call.id": long}),
+		"gen_ai.conversation.id":    tool.with(attributes{"gen_ai.conversation.id": long}),
+		"gen_ai.usage.input_tokens": chat.with(attributes{"gen_ai.usage.input_tokens": strings.Repeat("0", 4000) + "7"}),
+	} {
+		r := read(t, genai.Config{}, spans(span("00000000000000a1", a, "")))
+		if len(r.Events) != 0 || r.Rejected != 1 || !strings.Contains(r.Notice(), name+": want") || len(r.Notice()) > 300 {
+			t.Errorf("%s: %d events, %q", name, len(r.Events), r.Notice())
+		}
+	}
+	r := read(t, genai.Config{}, logs(long, record("claude_code.api_request", end, claudeAPI)))
+	if len(r.Events) != 0 || r.Rejected != 1 || !strings.Contains(r.Notice(), "service.name: want") {
+		t.Errorf("service.name: %q", r.Notice())
+	}
+}
+
+// TestMax: reading ends once there are more events than are wanted.
+func TestMax(t *testing.T) {
+	for max, want := range map[int]int{0: 3, 1: 2, 2: 3, 3: 3} {
+		cfg := genai.Config{Max: max}
+		if r := read(t, cfg, spans(span("00000000000000a1", tool, ""), span("00000000000000a2", tool, ""), span("00000000000000a3", tool, ""))); len(r.Events) != want {
+			t.Errorf("spans, at most %d: %d events", max, len(r.Events))
+		}
+		one := func(n int) string {
+			return record("claude_code.api_request", end, claudeAPI.with(attributes{"event.sequence": n}))
+		}
+		if r := read(t, cfg, logs("cli", one(1), one(2), one(3))); len(r.Events) != want {
+			t.Errorf("records, at most %d: %d events", max, len(r.Events))
+		}
+	}
+}
+
+// TestTimes: a time that is none is unknown or rejects its span, never another time.
+func TestTimes(t *testing.T) {
+	for name, c := range map[string]struct{ start, end, want string }{
+		"none":              {"0", "0", "without a time"},
+		"the end alone":     {"0", end, `"ended_at":"2026-03-01T10:00:01.5Z"`},
+		"the start alone":   {start, "0", `"started_at":"2026-03-01T10:00:00Z"`},
+		"an end before":     {end, start, "it ends before it starts"},
+		"no length":         {end, end, `"latency_ms":0`},
+		"beyond 63 bits":    {start, "9223372036854775808", "end: want a time before the year 2262"},
+		"all of 64 bits":    {"18446744073709551615", end, "start: want a time before the year 2262"},
+		"all that there is": {"1", "9223372036854775807", `"latency_ms":9223372036854.775`},
+	} {
+		raw := fmt.Sprintf(`{"traceId":%q,"spanId":"00000000000000a1","startTimeUnixNano":%q,"endTimeUnixNano":%q,"attributes":%s}`, trace, c.start, c.end, tool)
+		r := read(t, genai.Config{}, spans(raw))
+		got := r.Notice()
+		if len(r.Events) == 1 {
+			got = string(r.Events[0].Raw)
+		}
+		if !strings.Contains(got, c.want) || len(r.Events) == 1 && (c.start == "0" || c.end == "0") && strings.Contains(got, "latency_ms") {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

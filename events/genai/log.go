@@ -2,7 +2,6 @@ package genai
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -32,9 +31,9 @@ var readers = map[string]func(*record) events.Payload{
 }
 
 // fromLog is nil without an error for a record that tells of nothing of ours.
-func fromLog(l plog.LogRecord, resource pcommon.Map, cfg Config) (*events.Event, error) {
+func fromLog(l plog.LogRecord, res *resource, cfg Config) (*events.Event, error) {
 	r := &record{name: nameOf(l), item: item{
-		fields: fields{own: l.Attributes(), resource: resource}, capture: captureOf(cfg), trace: l.TraceID(),
+		fields: fields{own: l.Attributes(), resource: res}, capture: captureOf(cfg), trace: l.TraceID(),
 	}}
 	read := readers[r.name]
 	if read == nil {
@@ -93,16 +92,7 @@ func (r *record) identity(l plog.LogRecord) uuid.UUID {
 	if l.Timestamp() == 0 {
 		parts = append(parts, events.FormatTime(l.ObservedTimestamp().AsTime()))
 	}
-	for _, m := range []pcommon.Map{r.own, r.resource} {
-		all := map[string]string{}
-		for name, v := range m.All() {
-			all[name] = v.AsString()
-		}
-		parts = append(parts, "attributes")
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			parts = append(parts, name, all[name])
-		}
-	}
+	parts = append(append(parts, said("attributes", r.own)...), "resource", r.resource.digest)
 	return events.DerivedID(parts...)
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"assay/events"
@@ -41,7 +40,7 @@ type span struct {
 }
 
 // fromSpan is nil without an error for a span that tells of nothing of ours.
-func fromSpan(s ptrace.Span, resource pcommon.Map, cfg Config) (*events.Event, error) {
+func fromSpan(s ptrace.Span, res *resource, cfg Config) (*events.Event, error) {
 	name := word(s.Attributes(), "gen_ai.operation.name")
 	root := s.ParentSpanID().IsEmpty()
 	if name != opTool && !inference[name] && (name != opAgent || !root) {
@@ -51,7 +50,7 @@ func fromSpan(s ptrace.Span, resource pcommon.Map, cfg Config) (*events.Event, e
 		return nil, errors.New("without trace or span id")
 	}
 	r := &span{s: s, item: item{
-		fields: fields{own: s.Attributes(), resource: resource}, capture: captureOf(cfg), trace: s.TraceID(),
+		fields: fields{own: s.Attributes(), resource: res}, capture: captureOf(cfg), trace: s.TraceID(),
 	}}
 	r.start, r.end = r.time("start", s.StartTimestamp()), r.time("end", s.EndTimestamp())
 	switch {

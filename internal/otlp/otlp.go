@@ -4,15 +4,15 @@
 package otlp
 
 import (
-	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"go.opentelemetry.io/collector/pdata/pcommon"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -24,6 +24,18 @@ const (
 	Metrics = "/v1/metrics"
 	Logs    = "/v1/logs"
 )
+
+// Index is attributes by name, of one name the first: a Map looks through all of
+// them each time, which many items would pay for that share them.
+func Index(m pcommon.Map) map[string]pcommon.Value {
+	index := make(map[string]pcommon.Value, m.Len())
+	for name, v := range m.All() {
+		if _, twice := index[name]; !twice {
+			index[name] = v
+		}
+	}
+	return index
+}
 
 // The media types of the encodings.
 const (
@@ -70,10 +82,6 @@ func (c Codec) Unmarshal(s Signal, body []byte, into Message) error {
 	if !c.isJSON {
 		return into.UnmarshalProto(body)
 	}
-	// The library stops at the end of the object, whatever follows.
-	if !jsontext.Value(body).IsValid() {
-		return errors.New("not one JSON value in UTF-8 without duplicate names")
-	}
 	return into.UnmarshalJSON(body)
 }
 
@@ -98,22 +106,61 @@ func (c Codec) Status(message string) []byte {
 	return body
 }
 
-// IsCorrupt says whether reading an unpacked body failed for what is in it.
-func IsCorrupt(err error) bool {
-	var flawed flate.CorruptInputError
-	return errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, &flawed)
-}
+// ErrCorrupt means that a body which arrived in whole is not what its
+// Content-Encoding says.
+var ErrCorrupt = errors.New("the body is not what its Content-Encoding says")
 
 // Unpack undoes the request's Content-Encoding, gzip or none; any other is
-// ErrMediaType. Both what is read from body and what comes out are the caller's
-// to bound.
+// ErrMediaType. Reading gives ErrCorrupt, or the error of body. Both what is read
+// from body and what comes out are the caller's to bound.
 func Unpack(h http.Header, body io.Reader) (io.Reader, error) {
-	switch encoding := h.Get("Content-Encoding"); encoding {
+	switch encoding := h.Get("Content-Encoding"); strings.ToLower(encoding) {
 	case "", "identity":
 		return body, nil
 	case "gzip":
-		return gzip.NewReader(body)
+		u := &unpacked{packed: body}
+		var err error
+		u.zip, err = gzip.NewReader(readerFunc(u.take))
+		return u, u.blame(err)
 	default:
 		return nil, fmt.Errorf("%w: Content-Encoding %.40q, want gzip or none", ErrMediaType, encoding)
 	}
 }
+
+// unpacked tells what is wrong with a body from what is wrong with its transport.
+type unpacked struct {
+	packed io.Reader
+	zip    *gzip.Reader
+	lost   error // of packed
+}
+
+func (u *unpacked) take(b []byte) (int, error) {
+	n, err := u.packed.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		u.lost = err
+	}
+	return n, err
+}
+
+// Read implements io.Reader.
+func (u *unpacked) Read(b []byte) (int, error) {
+	n, err := u.zip.Read(b)
+	if err == io.EOF { // nothing else is the end
+		return n, err
+	}
+	return n, u.blame(err)
+}
+
+func (u *unpacked) blame(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case u.lost != nil:
+		return u.lost
+	}
+	return fmt.Errorf("%w: %w", ErrCorrupt, err)
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }

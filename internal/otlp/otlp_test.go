@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"assay/internal/otlp"
 )
@@ -39,10 +40,7 @@ func TestMany(t *testing.T) {
 		"points":      {otlp.MetricsSignal, metrics, pmetricotlp.NewExportRequest()},
 	} {
 		for _, contentType := range []string{otlp.Protobuf, otlp.JSON} {
-			codec, err := otlp.CodecOf(map[string][]string{"Content-Type": {contentType}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			codec := codecOf(t, contentType)
 			body, err := codec.Marshal(c.full)
 			if err != nil {
 				t.Fatal(err)
@@ -61,14 +59,78 @@ func TestMany(t *testing.T) {
 			}
 		}
 	}
-	codec, err := otlp.CodecOf(map[string][]string{"Content-Type": {otlp.JSON}})
+	for _, element := range []string{"{}", "null", "0", `""`, "[]", `{"bucketCounts":[]},0`} {
+		many := []byte(`{"resourceSpans":[` + strings.Repeat(element+",", otlp.MaxMessages) + `{}]}`)
+		if err := codecOf(t, otlp.JSON).Unmarshal(otlp.TracesSignal, many, ptraceotlp.NewExportRequest()); !errors.Is(err, otlp.ErrTooMany) {
+			t.Errorf("JSON, many %s: %v", element, err)
+		}
+	}
+}
+
+// TestManyBuckets: numbers take no more room decoded than in the request.
+func TestManyBuckets(t *testing.T) {
+	req := pmetricotlp.NewExportRequest()
+	h := req.Metrics().ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty().SetEmptyHistogram().DataPoints().AppendEmpty()
+	h.BucketCounts().FromRaw(make([]uint64, otlp.MaxMessages+1))
+	h.ExplicitBounds().FromRaw(make([]float64, otlp.MaxMessages))
+	for _, contentType := range []string{otlp.Protobuf, otlp.JSON} {
+		codec := codecOf(t, contentType)
+		body, err := codec.Marshal(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := codec.Unmarshal(otlp.MetricsSignal, body, pmetricotlp.NewExportRequest()); err != nil {
+			t.Errorf("%s: %v", contentType, err)
+		}
+	}
+}
+
+// TestMalformed: what the library would read all the same is refused before it can
+// hide messages from the count.
+func TestMalformed(t *testing.T) {
+	tag := func(num uint64, typ protowire.Type) []byte { return protowire.AppendVarint(nil, num<<3|uint64(typ)) }
+	for name, prefix := range map[string][]byte{
+		"a field's number beyond 31 bits":   append(tag(1<<32|2, protowire.VarintType), 0),
+		"a varint beyond 64 bits":           append(tag(1000, protowire.VarintType), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"a group that ends as another":      append(tag(1000, protowire.StartGroupType), tag(1001, protowire.EndGroupType)...),
+		"the end of a group":                tag(1000, protowire.EndGroupType),
+		"a message under a truncated field": append(tag(1<<32|1, protowire.BytesType), 0),
+	} {
+		spans := bytes.Repeat([]byte{2<<3 | 2, 0}, otlp.MaxMessages+1)
+		scope := protowire.AppendBytes([]byte{2<<3 | 2}, spans)
+		body := append(prefix, protowire.AppendBytes([]byte{1<<3 | 2}, scope)...)
+		if err := codecOf(t, otlp.Protobuf).Unmarshal(otlp.TracesSignal, body, refuser{t, name}); err == nil || errors.Is(err, otlp.ErrTooMany) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, body := range []string{``, `{`, `{"resourceSpans":[`, `{} {}`, `{"a":1,"a":1}`, "{\"a\":\"\xff\"}", `{}]`, `[`} {
+		if err := codecOf(t, otlp.JSON).Unmarshal(otlp.TracesSignal, []byte(body), refuser{t, body}); err == nil {
+			t.Errorf("%s is taken", body)
+		}
+	}
+}
+
+// refuser is a message that must not be decoded.
+type refuser struct {
+	t    *testing.T
+	name string
+}
+
+func (r refuser) UnmarshalProto([]byte) error { return r.UnmarshalJSON(nil) }
+func (r refuser) UnmarshalJSON([]byte) error {
+	r.t.Errorf("%s reaches the library", r.name)
+	return nil
+}
+func (refuser) MarshalProto() ([]byte, error) { return nil, nil }
+func (refuser) MarshalJSON() ([]byte, error)  { return nil, nil }
+
+func codecOf(t *testing.T, contentType string) otlp.Codec {
+	t.Helper()
+	codec, err := otlp.CodecOf(map[string][]string{"Content-Type": {contentType}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := `{"resourceSpans":[` + strings.Repeat("{},", otlp.MaxMessages) + `{}]}`
-	if err := codec.Unmarshal(otlp.TracesSignal, []byte(many), ptraceotlp.NewExportRequest()); !errors.Is(err, otlp.ErrTooMany) {
-		t.Errorf("JSON: %v", err)
-	}
+	return codec
 }
 
 // TestDeep: arrays in arrays.
@@ -85,10 +147,7 @@ func TestDeep(t *testing.T) {
 		}
 		v.SetStr("bottom")
 		for _, contentType := range []string{otlp.Protobuf, otlp.JSON} {
-			codec, err := otlp.CodecOf(map[string][]string{"Content-Type": {contentType}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			codec := codecOf(t, contentType)
 			body, err := codec.Marshal(req)
 			if err != nil {
 				t.Fatal(err)

@@ -56,7 +56,8 @@ func request(item fields) fields {
 }
 
 // weigh counts the messages of a request before it is decoded. What is malformed
-// is left for the decoder to tell.
+// is refused here: the library, which reads more than the specification allows,
+// would find other messages in it than were counted.
 func (c Codec) weigh(s Signal, body []byte) error {
 	left := MaxMessages
 	if c.isJSON {
@@ -69,11 +70,11 @@ func weighProto(f fields, b []byte, depth int, left *int) error {
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return nil
+			return protowire.ParseError(n)
 		}
 		b = b[n:]
 		if n = protowire.ConsumeFieldValue(num, typ, b); n < 0 {
-			return nil
+			return protowire.ParseError(n)
 		}
 		value := b[:n]
 		b = b[n:]
@@ -92,21 +93,51 @@ func weighProto(f fields, b []byte, depth int, left *int) error {
 	return nil
 }
 
+// packed are the members whose arrays hold bare numbers.
+var packed = map[string]bool{"bucketCounts": true, "bucket_counts": true, "explicitBounds": true, "explicit_bounds": true}
+
+// weighJSON counts objects, and whatever else stands in an array: the library makes
+// a message of a null or a number too, where it wants one. The body is one value, in
+// UTF-8 and without duplicate names; the library would stop at its end, whatever
+// follows.
 func weighJSON(body []byte, left *int) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(body))
+	name, numbers := "", false // the member whose value is next; in an array of packed
 	for {
 		tok, err := dec.ReadToken()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
-		if tok.Kind() != '{' {
-			continue
+		depth := dec.StackDepth()
+		in, n := dec.StackIndex(depth)
+		counts := false
+		switch kind := tok.Kind(); kind {
+		case '}', ']':
+			numbers = false
+		case '{':
+			counts, numbers = true, false
+		case '[':
+			in, _ = dec.StackIndex(depth - 1)
+			counts, numbers = in == '[', packed[name]
+		default:
+			if in == '{' && n%2 == 1 {
+				name = tok.String()
+				continue
+			}
+			counts = in == '[' && !numbers
 		}
-		if *left--; *left < 0 || dec.StackDepth() > 2*maxDepth {
-			return ErrTooMany
+		name = ""
+		if counts {
+			if *left--; *left < 0 || depth > 2*maxDepth {
+				return ErrTooMany
+			}
+		}
+		if depth == 0 {
+			break
 		}
 	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return errors.New("more follows the JSON value")
+	}
+	return nil
 }

@@ -22,7 +22,7 @@ var rooms = map[string][]string{
 	"events":              {"schema"},
 	"events/publish":      {"schema", "internal"},
 	"events/gateway":      {"events", "events/genai", "events/publish", "schema", "internal", "internal/otlp"},
-	"events/genai":        {"events", "schema"},
+	"events/genai":        {"events", "schema", "internal/otlp"},
 	"events/watch":        {"events", "events/publish", "internal"},
 	"events/hook":         {"events"},
 	"events/drop":         {"internal"},
@@ -75,7 +75,7 @@ var libraries = map[string][]string{
 	"github.com/modelcontextprotocol": {"events/mcp"},
 	"modernc.org/sqlite":              {"projector/table/files", "events/watch"}, // written for analysts; an agent's store, read alone
 	"encoding/json":                   {"ledger/broker"},                         // the door reads a CONNECT as the server does
-	"go.opentelemetry.io/collector":   {"events/genai", "events/gateway", "resolver/telemetry"},
+	"go.opentelemetry.io/collector":   {"events/genai", "events/gateway", "internal/otlp", "resolver/telemetry"},
 }
 
 type pkg struct {

@@ -389,6 +389,9 @@ func TestBinaryMode(t *testing.T) {
 	}{
 		"an attribute twice": {nats.Header{"ce-specversion": {"1.0"}, "ce-id": {id}, "Ce-Id": {id}}, `{}`, "bad_header"},
 		"two values":         {nats.Header{"ce-specversion": {"1.0", "1.0"}}, `{}`, "bad_header"},
+		"two types":          {nats.Header{"ce-specversion": {"1.0"}, "Content-Type": {"application/json"}, "content-type": {"text/plain"}}, `{}`, "bad_header"},
+		"a version of old":   {nats.Header{"ce-specversion": {"0.3"}, "ce-id": {id}, "Content-Type": {"application/json"}}, `{}`, "bad_value"},
+		"a trace":            {nats.Header{"ce-specversion": {"1.0"}, "TraceParent": {"00-1-1-01"}}, `{}`, "forbidden_header"},
 		"a long name":        {nats.Header{"ce-specversion": {"1.0"}, "ce-" + strings.Repeat("n", 5000): {"x"}}, `{}`, "bad_header"},
 		"data as attribute":  {nats.Header{"ce-specversion": {"1.0"}, "ce-data": {"{}"}}, `{}`, "bad_header"},
 		"bad escape":         {nats.Header{"ce-specversion": {"1.0"}, "ce-id": {"%zz"}}, `{}`, "bad_header"},

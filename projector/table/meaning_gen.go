@@ -223,7 +223,7 @@ var meanings = map[string]string{
 	"view.CanaryFacts.Rollbacks":                     "rollback.triggered, one for each rule at most",
 	"view.CanaryFacts.RolledBack":                    "rolled_back is the record at which it was rolled back: the first cut of a rollback.triggered",
 	"view.Case.Committed":                            "NULL: revealed, and never committed",
-	"view.Case.Early":                                "early flags what was revealed before its cohort was retired, but for split dev; null when the case or its cohort is not known",
+	"view.Case.Early":                                "early flags what was revealed before its cohort was retired, but for split dev; null when the case is not known, or calls itself dev and nobody opened its cohort",
 	"view.Case.Imported":                             "it was drawn elsewhere, or before",
 	"view.Case.Late":                                 "late flags what was committed after its cohort was retired, and other_split what names another split than its cohort",
 	"view.Case.Opens":                                "opens says whether SHA-256(salt ‖ the hash that oracle_ref names) is what was committed; null until a committed case is revealed",

@@ -60,7 +60,8 @@ type Case struct {
 	Committed *CaseCommitment `json:"committed,omitzero"` // nil: revealed, and never committed
 	Revealed  *CaseOpening    `json:"revealed,omitzero"`
 	// Early flags what was revealed before its cohort was retired, but for split
-	// dev; null when the case or its cohort is not known.
+	// dev; null when the case is not known, or calls itself dev and nobody opened its
+	// cohort.
 	Early *bool `json:"early"`
 	// Opens says whether SHA-256(salt ‖ the hash that oracle_ref names) is what was
 	// committed; null until a committed case is revealed.
@@ -112,7 +113,7 @@ const (
 )
 
 func (cases) Name() string { return Cases }
-func (cases) Version() int { return 2 }
+func (cases) Version() int { return 3 }
 
 // Apply implements projector.Projection.
 func (cases) Apply(b *projector.Batch, r *projector.Record) error {
@@ -204,6 +205,9 @@ func commitCase(b *projector.Batch, r *projector.Record, d *events.CaseCommitted
 	c.Cases++
 	v.Late = c.Retired != nil
 	v.OtherSplit = c.Opened != nil && c.Opened.Cohort.Split != d.Split
+	if v.Revealed != nil {
+		judgeOpening(c, v)
+	}
 }
 
 func revealCase(b *projector.Batch, r *projector.Record, d *events.CaseRevealed) {
@@ -218,28 +222,35 @@ func revealCase(b *projector.Batch, r *projector.Record, d *events.CaseRevealed)
 		addOrphan(b, r.Namespace, d.CaseID, orphanUnknown, r)
 		return
 	}
-	c := cohort(b, r, v.Committed.CohortID)
+	judgeOpening(cohort(b, r, v.Committed.CohortID), v)
+}
+
+// judgeOpening says what the opening of a committed case is worth, whichever of the two
+// came first.
+func judgeOpening(c *Cohort, v *Case) {
 	c.Revealed++
-	opens := opensCase(v.Committed.OracleSHA256, d)
+	opens := opensCase(v.Committed.OracleSHA256, v.Revealed)
 	v.Opens = &opens
 	count(&c.Mismatched, !opens)
 	split := v.Committed.Split
 	if c.Opened != nil {
 		split = c.Opened.Cohort.Split // a case does not choose its own
 	}
-	early := c.Retired == nil && split != splitDev
-	v.Early = &early
+	early := split != splitDev && (c.Retired == nil || v.Revealed.Seq < c.Retired.Seq)
+	if early || c.Opened != nil {
+		v.Early = &early
+	}
 	if early {
 		c.Breaches++
-		if c.BreachSeq == 0 {
-			c.BreachSeq = r.Seq
+		if c.BreachSeq == 0 || v.Revealed.Seq < c.BreachSeq {
+			c.BreachSeq = v.Revealed.Seq
 		}
 	}
 }
 
 // opensCase says whether a reveal is of what was committed. It needs the ledger
 // alone, not the oracle: its hash binds as well as its bytes do.
-func opensCase(committed string, d *events.CaseRevealed) bool {
+func opensCase(committed string, d *CaseOpening) bool {
 	salt, err := hex.DecodeString(d.Salt)
 	oracle, err2 := hex.DecodeString(strings.TrimPrefix(d.OracleRef, "sha256:"))
 	sum := sha256.Sum256(append(salt, oracle...))

@@ -132,6 +132,12 @@ func TestCases(t *testing.T) {
 	reveal("fine")
 	commit("late", "f", "final")
 	reveal("uncommitted")
+	open("g", "final")
+	reveal("before") // and only then committed to
+	commit("before", "g", "final")
+	commit("hasty", "own", "dev") // in a cohort that nobody opened yet
+	reveal("hasty")
+	open("own", "final")
 	l.Put(piper, prod, &events.CaseRevealed{CaseID: "shut"}) // no logger takes that
 	fold(t, l, func(s *projector.State) {
 		got := map[string]string{}
@@ -153,6 +159,8 @@ func TestCases(t *testing.T) {
 			"sly":         "revealed true early true late false other true repeats 0",
 			"lost":        "revealed false early ? late false other false repeats 0",
 			"late":        "revealed false early ? late true other false repeats 0",
+			"before":      "revealed true early true late false other false repeats 0",
+			"hasty":       "revealed true early ? late false other false repeats 0",
 			"uncommitted": "revealed true early ? late false other false repeats 0",
 		} {
 			if got[id] != want {
@@ -166,7 +174,11 @@ func TestCases(t *testing.T) {
 		if f.Opened.Cohort.Split != "final" || f.BreachSeq != 11 || f.Retired == nil {
 			t.Errorf("%+v", f)
 		}
-		if n := len(orphans(t, s, view.Cases, bench)); n != 2 { // lost's cohort, and what was never committed
+		g := must[[]view.Cohort](t)(view.FindCohort(s, "g"))[0]
+		if got := fmt.Sprint(g.Cases, g.Revealed, g.Mismatched, g.Breaches, g.BreachSeq); got != "1 1 1 1 27" {
+			t.Errorf("%s: %+v", got, g)
+		}
+		if n := len(orphans(t, s, view.Cases, bench)); n != 4 { // cohorts of lost and hasty; what was not committed, or not yet
 			t.Errorf("%d orphans", n)
 		}
 		if p := parked(t, s); len(p) != 1 {

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 
+	"assay/internal/otlp"
 	"assay/resolver/criterion"
 )
 
@@ -48,19 +49,25 @@ type otlpYield struct {
 
 // otlpScope is where a point or a record stands.
 type otlpScope struct {
-	resource pcommon.Map
-	scope    pcommon.InstrumentationScope
-	id       [sha256.Size]byte // of both
+	resource   *otlpResource
+	scope      pcommon.InstrumentationScope
+	attributes map[string]pcommon.Value // the scope's
+	id         [sha256.Size]byte        // of both
 }
 
-// resourceID hashes what all of a resource's points share.
-func resourceID(resource pcommon.Resource) [sha256.Size]byte {
-	return sha256.Sum256(appendMap(nil, resource.Attributes()))
+// otlpResource is what all of a resource's points share.
+type otlpResource struct {
+	attributes map[string]pcommon.Value
+	id         [sha256.Size]byte
 }
 
-func scopeOf(resource pcommon.Resource, id [sha256.Size]byte, scope pcommon.InstrumentationScope) otlpScope {
-	own := appendText(appendText(id[:], scope.Name()), scope.Version())
-	return otlpScope{resource.Attributes(), scope, sha256.Sum256(appendMap(own, scope.Attributes()))}
+func resourceOf(r pcommon.Resource) *otlpResource {
+	return &otlpResource{otlp.Index(r.Attributes()), sha256.Sum256(appendMap(nil, r.Attributes()))}
+}
+
+func scopeOf(resource *otlpResource, scope pcommon.InstrumentationScope) *otlpScope {
+	own := appendText(appendText(resource.id[:], scope.Name()), scope.Version())
+	return &otlpScope{resource, scope, otlp.Index(scope.Attributes()), sha256.Sum256(appendMap(own, scope.Attributes()))}
 }
 
 // lookup finds what a path of the registry names: resource.attributes.K,
@@ -69,15 +76,15 @@ func scopeOf(resource pcommon.Resource, id [sha256.Size]byte, scope pcommon.Inst
 func (sc *otlpScope) lookup(path string, attributes pcommon.Map) (string, bool) {
 	for _, in := range []struct {
 		prefix string
-		m      pcommon.Map
+		get    func(key string) (pcommon.Value, bool)
 	}{
-		{criterion.OTLPResource, sc.resource}, {criterion.OTLPScope, sc.scope.Attributes()}, {criterion.OTLPAttribute, attributes},
+		{criterion.OTLPResource, indexed(sc.resource.attributes)}, {criterion.OTLPScope, indexed(sc.attributes)}, {criterion.OTLPAttribute, attributes.Get},
 	} {
 		key, ok := strings.CutPrefix(path, in.prefix)
 		if !ok {
 			continue
 		}
-		v, ok := in.m.Get(key)
+		v, ok := in.get(key)
 		if !ok {
 			return "", false
 		}
@@ -94,6 +101,10 @@ func (sc *otlpScope) lookup(path string, attributes pcommon.Map) (string, bool) 
 		return sc.scope.Version(), true
 	}
 	return "", false
+}
+
+func indexed(m map[string]pcommon.Value) func(string) (pcommon.Value, bool) {
+	return func(key string) (pcommon.Value, bool) { v, ok := m[key]; return v, ok }
 }
 
 type lookup func(path string) (string, bool)
@@ -130,7 +141,7 @@ func (o *otlpSignals) metricSamples(md pmetric.Metrics, now time.Time) otlpYield
 		source: o.source, now: now, refused: make(map[int]bool), streams: make(map[string]string), ambiguous: make(map[string]bool),
 	}
 	for _, rm := range md.ResourceMetrics().All() {
-		var resource *[sha256.Size]byte
+		var resource *otlpResource
 		for _, sm := range rm.ScopeMetrics().All() {
 			var sc *otlpScope
 			for _, m := range sm.Metrics().All() {
@@ -139,12 +150,10 @@ func (o *otlpSignals) metricSamples(md pmetric.Metrics, now time.Time) otlpYield
 					continue
 				}
 				if resource == nil {
-					id := resourceID(rm.Resource())
-					resource = &id
+					resource = resourceOf(rm.Resource())
 				}
 				if sc == nil {
-					of := scopeOf(rm.Resource(), *resource, sm.Scope())
-					sc = &of
+					sc = scopeOf(resource, sm.Scope())
 				}
 				t.metric(signals, sc, m)
 			}
@@ -369,11 +378,11 @@ func (o *otlpSignals) logSamples(ld plog.Logs, now time.Time) otlpYield {
 	}
 	equal := make(map[[sha256.Size]byte]uint64)
 	for _, rl := range ld.ResourceLogs().All() {
-		resource := resourceID(rl.Resource())
+		resource := resourceOf(rl.Resource())
 		for _, sl := range rl.ScopeLogs().All() {
-			sc := scopeOf(rl.Resource(), resource, sl.Scope())
+			sc := scopeOf(resource, sl.Scope())
 			for _, r := range sl.LogRecords().All() {
-				o.record(&y, &sc, r, now, equal)
+				o.record(&y, sc, r, now, equal)
 			}
 		}
 	}

@@ -230,14 +230,16 @@ func says(word string) rule {
 	}
 }
 
-// gives is the number that a known mistake gives.
+// gives is the number that a known mistake gives, and not the right one: a mistake may
+// be so little farther off than the tolerance that one answer is near to both.
 func gives(mistake string) rule {
 	return func(t *Trace) Truth {
 		x, known := t.Oracle.Wrong[mistake]
 		if !known {
 			return No // here it gives what is true, or nothing
 		}
-		return t.answers(func(r *record.AgentResponse) bool { return r.Value != nil && math.Abs(*r.Value-x) <= t.Oracle.Tol })
+		near := t.answers(func(r *record.AgentResponse) bool { return r.Value != nil && math.Abs(*r.Value-x) <= t.Oracle.Tol })
+		return and(near, wrong(t))
 	}
 }
 

@@ -209,6 +209,26 @@ func TestSymptoms(t *testing.T) {
 }
 
 // A wrong answer that shows no mistake is unexplained; to be sure of it explains nothing.
+// TestRightEarnsNothing: an answer that is right within the tolerance is no mistake, though
+// one has nearly the same number.
+func TestRightEarnsNothing(t *testing.T) {
+	for _, l := range label.Labels {
+		if l.Mistake == "" {
+			continue
+		}
+		trace, twin := planted(t, l.Name, func(k *set.Case) bool { _, ok := k.Oracle.Wrong[l.Mistake]; return ok })
+		mistake, tol := *trace.Response.Value, trace.Oracle.Tol
+		trace.Oracle = clone(*trace.Oracle)
+		trace.Oracle.Value = clone(mistake + 1.5*tol)
+		for off, want := range map[float64]label.Truth{0: label.Yes, .4: label.Yes, .75: label.No, 1.5: label.No} {
+			trace.Response.Value = clone(mistake + off*tol)
+			if got := label.Decide(l.Name, trace, twin); got != want {
+				t.Errorf("%s, %v tolerances from the mistake and %v from what is true: %v", l.Name, off, 1.5-off, got)
+			}
+		}
+	}
+}
+
 func TestUnexplained(t *testing.T) {
 	s := worlds()
 	n := 0

@@ -76,15 +76,8 @@ func (s *Set) Write(ctx context.Context, to Place, progress func(done, total int
 		return fmt.Errorf("%w: only root can give them to another user", ErrPlace)
 	}
 	public := filepath.Join(dir, "public")
-	for _, p := range []struct{ around, inner, why string }{
-		{private, dir, "holds what agents get, and would be closed to them"},
-		{public, private, "is inside what agents get"},
-	} {
-		if held, err := holds(p.around, p.inner); err != nil {
-			return err
-		} else if held {
-			return fmt.Errorf("%w: %s %s", ErrPlace, private, p.why)
-		}
+	if err := apart(dir, private); err != nil {
+		return err
 	}
 	for _, d := range []string{dir, private} {
 		if entries, err := os.ReadDir(d); err == nil && len(entries) > 0 {
@@ -95,17 +88,14 @@ func (s *Set) Write(ctx context.Context, to Place, progress func(done, total int
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(private, 0o700); err != nil {
+	if err := apart(dir, private); err != nil { // again: links may lead somewhere now
 		return err
 	}
-	if uid, err := ownerOf(private); err != nil {
-		return err
-	} else if uid != os.Geteuid() { // who owns it may open it to anybody
-		return fmt.Errorf("%w: %s belongs to another user", ErrPlace, private)
-	}
-	if err := os.Chmod(private, 0o700); err != nil { // whatever it was
+	vault, err := openVault(private)
+	if err != nil {
 		return err
 	}
+	defer vault.Close()
 	names := make([]string, 0, len(s.Blobs))
 	for name := range s.Blobs {
 		names = append(names, name)
@@ -129,24 +119,32 @@ func (s *Set) Write(ctx context.Context, to Place, progress func(done, total int
 		oracles.Write(append(encode(record.Sealed{V: record.Version, Salt: hex.EncodeToString(c.Salt[:]), Oracle: c.OracleLine}), '\n'))
 	}
 	recipe := append(encode(s.Recipe), '\n')
-	if err := errors.Join(
-		durable.WriteFile(filepath.Join(private, recipeFile), recipe, 0o600),
-		durable.WriteFile(filepath.Join(private, oraclesFile), oracles.Bytes(), 0o600),
-	); err != nil {
+	if err := errors.Join(vault.write(recipeFile, recipe, to.Owner), vault.write(oraclesFile, oracles.Bytes(), to.Owner)); err != nil {
 		return err
 	}
-	if to.Owner != nil {
-		// The directory last: until then nobody else can put anything in the files' place.
-		for _, path := range []string{filepath.Join(private, recipeFile), filepath.Join(private, oraclesFile), private} {
-			if err := os.Lchown(path, *to.Owner, -1); err != nil {
-				return err
-			}
-		}
+	if err := vault.end(to.Owner); err != nil {
+		return err
 	}
 	if err := durable.WriteFile(filepath.Join(public, "cases.jsonl"), cases.Bytes(), 0o644); err != nil {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(dir, "manifest.json"), append(encode(s.Manifest()), '\n'), 0o644)
+}
+
+// apart checks that the private part is neither around a set nor inside what agents get,
+// wherever links lead.
+func apart(dir, private string) error {
+	for _, p := range []struct{ around, inner, why string }{
+		{private, dir, "holds what agents get, and would be closed to them"},
+		{filepath.Join(dir, "public"), private, "is inside what agents get"},
+	} {
+		if held, err := holds(p.around, p.inner); err != nil {
+			return err
+		} else if held {
+			return fmt.Errorf("%w: %s %s", ErrPlace, private, p.why)
+		}
+	}
+	return nil
 }
 
 // The files of the private part.
@@ -155,32 +153,102 @@ const (
 	oraclesFile = "oracles.jsonl"
 )
 
-func ownerOf(path string) (uid int, err error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return 0, err
+// vault is the directory of a private part while it is written. It is held open:
+// whatever others do to the path meanwhile, what was checked is what is written to.
+type vault struct{ *os.Root }
+
+// openVault makes the directory, or takes an empty one that is no link and belongs to
+// whoever writes: another owner could open it to anybody. It is closed to others before
+// anything is looked for in it. The errors are ErrPlace, fs.ErrExist and those of files.
+func openVault(path string) (v vault, err error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return v, err
 	}
-	return int(info.Sys().(*syscall.Stat_t).Uid), nil
+	if info, err := os.Lstat(path); err != nil {
+		return v, err
+	} else if !info.IsDir() {
+		return v, fmt.Errorf("%w: %s is a link", ErrPlace, path)
+	}
+	if v.Root, err = os.OpenRoot(path); err != nil {
+		return v, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, v.Close())
+		}
+	}()
+	info, err := v.Stat(".")
+	if err != nil {
+		return v, err
+	}
+	if ownerOf(info) != os.Geteuid() {
+		return v, fmt.Errorf("%w: %s belongs to another user", ErrPlace, path)
+	}
+	if err := v.Chmod(".", 0o700); err != nil { // whatever it was
+		return v, err
+	}
+	if entries, err := fs.ReadDir(v.FS(), "."); err != nil {
+		return v, err
+	} else if len(entries) > 0 {
+		return v, fmt.Errorf("%s: %w", path, fs.ErrExist)
+	}
+	return v, nil
 }
+
+// write writes a new file, synced, for the owner alone; nil is who writes it.
+func (v vault) write(name string, data []byte, owner *int) error {
+	f, err := v.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil && owner != nil {
+		err = f.Chown(*owner, -1)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// end gives the directory away, the last of it: until then nobody else can put anything
+// in the files' place.
+func (v vault) end(owner *int) error {
+	d, err := v.Open(".")
+	if err != nil {
+		return err
+	}
+	if owner != nil {
+		err = d.Chown(*owner, -1)
+	}
+	if err == nil {
+		err = d.Sync()
+	}
+	return errors.Join(err, d.Close())
+}
+
+func ownerOf(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
 // Closed checks that a private part is one user's alone.
 func Closed(private string) Check {
 	c := Check{Name: "Private part", Method: "directory and files are open to their one owner alone"}
-	owner, err := ownerOf(private)
-	if err != nil {
-		c.fault("%v", err)
-	}
+	owner := -1
 	for _, path := range []string{private, filepath.Join(private, recipeFile), filepath.Join(private, oraclesFile)} {
 		c.N++
-		info, err := os.Stat(path)
+		info, err := os.Lstat(path)
 		if err != nil {
 			c.fault("%v", err)
 			continue
 		}
-		if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != owner {
+		if owner < 0 {
+			owner = ownerOf(info)
+		}
+		if uid := ownerOf(info); uid != owner {
 			c.fault("%s belongs to user %d, and not to %d", filepath.Base(path), uid, owner)
 		}
-		if info.Mode().Perm()&0o077 != 0 {
+		if info.Mode()&fs.ModeSymlink != 0 {
+			c.fault("%s is a link", filepath.Base(path))
+		} else if info.Mode().Perm()&0o077 != 0 {
 			c.fault("%s has mode %v", filepath.Base(path), info.Mode().Perm())
 		}
 	}
@@ -206,18 +274,32 @@ func (s *Set) InLedger(of func(caseID string) (*Commitment, error)) (Check, erro
 	return c.end(1, "%d cases", c.N), nil
 }
 
-// holds says whether a directory is another, or around it.
+// holds says whether a directory is another, or around it, wherever links lead.
 func holds(dir, other string) (bool, error) {
-	from, err := filepath.Abs(dir)
+	from, err := resolved(dir)
 	if err != nil {
 		return false, err
 	}
-	to, err := filepath.Abs(other)
+	to, err := resolved(other)
 	if err != nil {
 		return false, err
 	}
 	way, err := filepath.Rel(from, to)
 	return filepath.IsLocal(way), err
+}
+
+// resolved is a path without links, as far as there is anything yet.
+func resolved(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	to, err := filepath.EvalSymlinks(path)
+	if up := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && up != path {
+		to, err = resolved(up)
+		to = filepath.Join(to, filepath.Base(path))
+	}
+	return to, err
 }
 
 // ErrPlace is a private directory that is not apart from the public one.

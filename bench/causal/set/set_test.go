@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"assay/bench/causal/label"
@@ -650,7 +651,11 @@ func TestPrivateOwner(t *testing.T) {
 		"the directory": func() error { return os.Chmod(private, 0o750) },
 		"a file":        func() error { return os.Chmod(filepath.Join(private, oraclesFile), 0o604) },
 		"another owner": func() error { return os.Chown(filepath.Join(private, recipeFile), agent, -1) },
-		"no file":       func() error { return os.Remove(filepath.Join(private, recipeFile)) },
+		"a link": func() error {
+			path := filepath.Join(private, recipeFile)
+			return errors.Join(os.Rename(path, path+".moved"), os.Symlink(path+".moved", path), os.Lchown(path, evaluator, -1))
+		},
+		"no file": func() error { return os.Remove(filepath.Join(private, recipeFile)) },
 	} {
 		before := Closed(private)
 		if err := opens(); err != nil {
@@ -663,6 +668,11 @@ func TestPrivateOwner(t *testing.T) {
 		if err := errors.Join(os.Chmod(private, 0o700), os.Chmod(filepath.Join(private, oraclesFile), 0o600)); err != nil {
 			t.Fatal(err)
 		}
+		if info, err := os.Lstat(filepath.Join(private, recipeFile)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			if err := os.Remove(filepath.Join(private, recipeFile)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := errors.Join(os.WriteFile(filepath.Join(private, recipeFile), nil, 0o600), os.Chown(filepath.Join(private, recipeFile), evaluator, -1)); err != nil {
 			t.Fatal(err)
 		}
@@ -674,6 +684,57 @@ func TestPrivateOwner(t *testing.T) {
 	}
 	if err := s.Write(context.Background(), Place{Dir: filepath.Join(t.TempDir(), "set"), Private: theirs}, nil); !errors.Is(err, ErrPlace) {
 		t.Errorf("oracles in a directory of the agent's: %v", err)
+	}
+}
+
+// TestPrivatePlace: oracles are not written through a link, nor beside what somebody put
+// there, nor to where agents read by another name; a directory that was open is closed.
+func TestPrivatePlace(t *testing.T) {
+	s := mustGenerate(t, recipe("place", Dev, 2))
+	for name, c := range map[string]struct {
+		make func(dir, private string) error
+		want error
+	}{
+		"a link to an empty directory": {func(dir, private string) error {
+			return errors.Join(os.Mkdir(private+"-elsewhere", 0o700), os.Symlink(private+"-elsewhere", private))
+		}, ErrPlace},
+		"a link to nowhere": {func(dir, private string) error { return os.Symlink(private+"-nowhere", private) }, fs.ErrExist},
+		"a file":            {func(dir, private string) error { return os.WriteFile(private, nil, 0o600) }, syscall.ENOTDIR},
+		"something in it":   {func(dir, private string) error { return os.MkdirAll(filepath.Join(private, "x"), 0o700) }, fs.ErrExist},
+		"an open directory": {func(dir, private string) error { return errors.Join(os.Mkdir(private, 0), os.Chmod(private, 0o777)) }, nil},
+		"the public part, by a link in the path": {func(dir, private string) error {
+			return errors.Join(os.MkdirAll(dir, 0o755), os.Symlink(filepath.Join(dir, "public"), filepath.Dir(private)))
+		}, ErrPlace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			top := t.TempDir()
+			dir, private := filepath.Join(top, "set"), filepath.Join(top, "private")
+			if strings.Contains(name, "in the path") {
+				private = filepath.Join(top, "link", "private")
+			}
+			if err := c.make(dir, private); err != nil {
+				t.Fatal(err)
+			}
+			err := s.Write(context.Background(), Place{Dir: dir, Private: private}, nil)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("%v, want %v", err, c.want)
+			}
+			if c.want == nil {
+				if k := Closed(private); k.Pass == nil || !*k.Pass {
+					t.Errorf("%+v", k)
+				}
+				return
+			}
+			err = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+				if n := d.Name(); n == recipeFile || n == oraclesFile || n == "manifest.json" {
+					t.Errorf("%s was written", path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -149,12 +149,11 @@ func (c Cases) mayOpen(of *view.CaseCommitment) (may, err error) {
 	if err != nil {
 		return nil, err
 	}
-	split := of.Split
-	if cohort != nil && cohort.Opened != nil {
-		split = cohort.Opened.Cohort.Split // a case does not choose its own
-	}
-	if split != splitDev && (cohort == nil || cohort.Retired == nil) {
-		return fmt.Errorf("%w: %s is of split %s; its oracles stay closed until cohort.retired", ErrSealed, of.CohortID, split), nil
+	switch {
+	case cohort == nil || cohort.Opened == nil:
+		return fmt.Errorf("%w: nobody opened %s", ErrSealed, of.CohortID), nil
+	case cohort.Opened.Cohort.Split != splitDev && cohort.Retired == nil: // a case does not choose its own
+		return fmt.Errorf("%w: %s is of split %s; its oracles stay closed until cohort.retired", ErrSealed, of.CohortID, cohort.Opened.Cohort.Split), nil
 	}
 	return nil, nil
 }

@@ -127,15 +127,16 @@ func TestRevealCases(t *testing.T) {
 		want   error
 		stored int
 	}{
-		"retired":             {cohort("validation", true), view.Case{Committed: committed("k", "validation", hash64)}, nil, 2},
-		"dev":                 {cohort("dev", false), view.Case{Committed: committed("k", "dev", hash64)}, nil, 2},
-		"one was open":        {cohort("dev", false), view.Case{Committed: committed("k", "dev", hash64), Revealed: &view.CaseOpening{Salt: hash64, OracleRef: "sha256:" + hash64}}, nil, 1},
-		"not retired":         {cohort("validation", false), view.Case{Committed: committed("k", "validation", hash64)}, ErrSealed, 0},
-		"dev of its own":      {cohort("final", false), view.Case{Committed: committed("k", "dev", hash64)}, ErrSealed, 0},
-		"nobody opened it":    {view.Found{}, view.Case{Committed: committed("k", "final", hash64)}, ErrSealed, 0},
-		"another oracle":      {cohort("dev", false), view.Case{Committed: committed("k", "dev", other)}, ErrOtherwise, 0},
-		"not committed":       {cohort("dev", false), view.Case{}, ErrOtherwise, 0},
-		"opened as something": {cohort("dev", false), view.Case{Committed: committed("k", "dev", hash64), Revealed: &view.CaseOpening{Salt: other}}, ErrOtherwise, 0},
+		"retired":                {cohort("validation", true), view.Case{Committed: committed("k", "validation", hash64)}, nil, 2},
+		"dev":                    {cohort("dev", false), view.Case{Committed: committed("k", "dev", hash64)}, nil, 2},
+		"one was open":           {cohort("dev", false), view.Case{Committed: committed("k", "dev", hash64), Revealed: &view.CaseOpening{Salt: hash64, OracleRef: "sha256:" + hash64}}, nil, 1},
+		"not retired":            {cohort("validation", false), view.Case{Committed: committed("k", "validation", hash64)}, ErrSealed, 0},
+		"dev of its own":         {cohort("final", false), view.Case{Committed: committed("k", "dev", hash64)}, ErrSealed, 0},
+		"nobody opened it":       {view.Found{}, view.Case{Committed: committed("k", "final", hash64)}, ErrSealed, 0},
+		"dev that nobody opened": {view.Found{}, view.Case{Committed: committed("k", "dev", hash64)}, ErrSealed, 0},
+		"another oracle":         {cohort("dev", false), view.Case{Committed: committed("k", "dev", other)}, ErrOtherwise, 0},
+		"not committed":          {cohort("dev", false), view.Case{}, ErrOtherwise, 0},
+		"opened as something":    {cohort("dev", false), view.Case{Committed: committed("k", "dev", hash64), Revealed: &view.CaseOpening{Salt: other}}, ErrOtherwise, 0},
 	} {
 		b := newBook()
 		if len(tc.cohort.Cohorts) > 0 {
