@@ -4,12 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
-	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/internal/jsonfault"
 )
 
 // noNull makes null an error where a number, a string or a bool is wanted: null is
@@ -29,37 +28,11 @@ func refuseNull[T any]() *json.Unmarshalers {
 
 // decodeError tells what is no JSON from what is JSON of another shape.
 func decodeError(err error) *Error {
-	var shape *json.SemanticError
-	if !errors.As(err, &shape) {
-		return &Error{BadJSON, "", strings.TrimPrefix(err.Error(), "jsontext: ")}
+	pointer, message, shape := jsonfault.Of(err)
+	if !shape {
+		return &Error{BadJSON, "", message}
 	}
-	var message string
-	if shape.Err != nil && !errors.Is(shape.Err, strconv.ErrSyntax) {
-		message = shape.Err.Error()
-	} else {
-		message = "want " + wanted(shape.GoType)
-	}
-	return &Error{BadRequest, string(shape.JSONPointer), message}
-}
-
-// wanted is a Go type in the words of JSON.
-func wanted(t reflect.Type) string {
-	if t == nil {
-		return "another kind of value"
-	}
-	switch t.Kind() {
-	case reflect.Float64:
-		return "a number"
-	case reflect.Int:
-		return "a whole number"
-	case reflect.String:
-		return "a text"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	}
-	return "another kind of value"
+	return &Error{BadRequest, pointer, message}
 }
 
 // checker notes the first fault of a request and gives a value of the right kind

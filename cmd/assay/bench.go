@@ -37,7 +37,7 @@ const minSeed = 32
 
 type benchGenerateCmd struct {
 	Out      string   `help:"Directory to write; nothing may be there." type:"path" required:"" placeholder:"DIR"`
-	Private  string   `help:"Directory for oracles and seed. Default: DIR/private." type:"path" placeholder:"DIR"`
+	Private  string   `help:"Directory for oracles and seed. Default: private, in --out." type:"path" placeholder:"DIR"`
 	Owner    string   `name:"private-owner" help:"User whose alone oracles and seed are to be. Only root can give them away. Default: who runs this." placeholder:"USER"`
 	Split    string   `help:"dev, val or test; the last one has structures that the others do not." enum:"dev,val,test" default:"dev"`
 	Worlds   int      `help:"How many independent worlds. C9: 60 for dev, 200 for the others." default:"60"`
@@ -137,7 +137,7 @@ func printManifest(w io.Writer, m set.Manifest, cases int) {
 
 type benchValidateCmd struct {
 	Set     string  `arg:"" optional:"" help:"Directory of a set with its oracles. Default: fresh worlds." type:"existingdir" placeholder:"DIR"`
-	Private string  `help:"Directory of the set's oracles. Default: DIR/private." type:"existingdir" placeholder:"DIR"`
+	Private string  `help:"Directory of the set's oracles. Default: private, in the set." type:"existingdir" placeholder:"DIR"`
 	Seed    *string `help:"Seed of the fresh worlds. Default: validate." placeholder:"TEXT"`
 	Worlds  *int    `help:"How many fresh worlds. Default: 1300; fewer may be too few for the audits." placeholder:"N"`
 	Ledger  bool    `help:"Hold the set against what the ledger commits to (assay bench commit), too."`
@@ -245,7 +245,7 @@ type benchInspectCmd struct {
 	Set     string `arg:"" help:"Directory of a set." type:"existingdir" placeholder:"DIR"`
 	Case    string `arg:"" optional:"" help:"Id of a case, or its start." placeholder:"CASE"`
 	Oracle  bool   `help:"Show what is true of the case, too."`
-	Private string `help:"Directory of the set's oracles. Default: DIR/private." type:"existingdir" placeholder:"DIR"`
+	Private string `help:"Directory of the set's oracles. Default: private, in the set." type:"existingdir" placeholder:"DIR"`
 }
 
 // inspected is one case in full.

@@ -105,7 +105,7 @@ const maxCohort = 1500
 type benchRevealCmd struct {
 	harnessFlags
 	Set     string `arg:"" help:"Directory of a set with its oracles." type:"existingdir" placeholder:"DIR"`
-	Private string `help:"Directory of the set's oracles. Default: DIR/private." type:"existingdir" placeholder:"DIR"`
+	Private string `help:"Directory of the set's oracles. Default: private, in the set." type:"existingdir" placeholder:"DIR"`
 }
 
 func (c *benchRevealCmd) Run(a *app) error {

@@ -21,27 +21,11 @@ func TestClientExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := node.Dir(filepath.Join(t.TempDir(), "ledger"))
-	if _, err := node.Init(t.Context(), node.InitConfig{Dir: dir, OfflineDir: t.TempDir(), Origin: "example.com/log", Software: "test"}); err != nil {
-		t.Fatal(err)
-	}
-	token := filepath.Join(dir.Creds(), "agent.piper.token")
-	if err := os.WriteFile(token, []byte(strings.Repeat("0123456789", 4)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file := `{"v":1,"tcp":"127.0.0.1:0","callers":[{"uid":` + strconv.Itoa(os.Getuid()) + `,"principal":"agent/piper"},{"token_file":"creds/agent.piper.token","principal":"agent/piper"}]}`
-	if err := os.WriteFile(dir.GatewayFile(), []byte(file), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	up, err := node.StartUp(t.Context(), node.UpConfig{Dir: dir, Software: "test", Gateway: true, LowWater: 1, Seal: time.Hour, Sensor: time.Hour, Log: zerolog.Nop()})
+	clients, err := filepath.Abs("../../deploy/clients")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := up.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	dir, up := gatewayLedger(t)
 	for _, c := range []struct {
 		tool, first string   // the program, and the first line of the example
 		argv        []string // how it is run; "" is the example's file
@@ -51,7 +35,7 @@ func TestClientExamples(t *testing.T) {
 		{"node", "// the gateway with node:http", []string{"node", ""}, 1},
 		{"node", "// the gateway's loopback port with fetch", []string{"node", ""}, 2},
 		{"node", "// NATS with @nats-io/transport-node", []string{"node", ""}, 1},
-		{"python3", "# the gateway with the standard library", []string{"python3", ""}, 1},
+		{"python3", "# the gateway with assay.py", []string{"python3", ""}, 1},
 	} {
 		t.Run(c.first, func(t *testing.T) {
 			if _, err := exec.LookPath(c.tool); err != nil {
@@ -77,7 +61,7 @@ func TestClientExamples(t *testing.T) {
 			argv[len(argv)-1] = script
 			cmd := exec.Command(argv[0], argv[1:]...)
 			cmd.Dir = work
-			cmd.Env = append(os.Environ(), "ASSAY_DIR="+string(dir))
+			cmd.Env = append(os.Environ(), "ASSAY_DIR="+string(dir), "PYTHONPATH="+clients, "PYTHONDONTWRITEBYTECODE=1")
 			count := func() uint64 { return up.Door.StatusOf().Taken }
 			if strings.Contains(code, "@nats-io/") { // past the gateway
 				count = func() uint64 { return up.Logger.StatusOf().Size }
@@ -96,6 +80,51 @@ func TestClientExamples(t *testing.T) {
 		})
 	}
 }
+
+// TestPythonClient runs the tests of deploy/clients/assay.py with a running gateway.
+func TestPythonClient(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed: the client is not tried")
+	}
+	dir, up := gatewayLedger(t)
+	cmd := exec.Command(python, "-B", "-m", "unittest", "-v", "test_assay")
+	cmd.Dir = "../../deploy/clients"
+	cmd.Env = append(os.Environ(), "ASSAY_DIR="+string(dir), "ASSAY_URL=http://"+up.Door.StatusOf().TCP, "ASSAY_TOKEN_FILE="+tokenOf(dir))
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Contains(string(out), "skipped") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// gatewayLedger runs a ledger whose gateway takes us as agent/piper, on its socket by
+// our uid and on a loopback port by a token.
+func gatewayLedger(t *testing.T) (node.Dir, *node.Up) {
+	t.Helper()
+	dir := node.Dir(filepath.Join(t.TempDir(), "ledger"))
+	if _, err := node.Init(t.Context(), node.InitConfig{Dir: dir, OfflineDir: t.TempDir(), Origin: "example.com/log", Software: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(tokenOf(dir), []byte(strings.Repeat("0123456789", 4)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := `{"v":1,"tcp":"127.0.0.1:0","callers":[{"uid":` + strconv.Itoa(os.Getuid()) + `,"principal":"agent/piper"},{"token_file":"creds/agent.piper.token","principal":"agent/piper"}]}`
+	if err := os.WriteFile(dir.GatewayFile(), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up, err := node.StartUp(t.Context(), node.UpConfig{Dir: dir, Software: "test", Gateway: true, LowWater: 1, Seal: time.Hour, Sensor: time.Hour, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := up.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, up
+}
+
+func tokenOf(dir node.Dir) string { return filepath.Join(dir.Creds(), "agent.piper.token") }
 
 // example is the fenced block of the page that starts with a line.
 func example(t *testing.T, page, first string) string {

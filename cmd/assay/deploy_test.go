@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -35,17 +36,87 @@ func TestDeployedCommands(t *testing.T) {
 				t.Errorf("only %d command lines", len(c.lines))
 			}
 			for _, l := range c.lines {
-				var all cli
-				parser, err := newParser(&all, io.Discard, io.Discard, func(int) {})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := parser.Parse(l.args); err != nil {
-					t.Errorf("%s: assay %s: %v", l.from, strings.Join(l.args, " "), err)
-				}
+				checkTaken(t, l)
 			}
 		})
 	}
+}
+
+// TestDeployedMCP: what clients of the Model Context Protocol are given starts the server.
+func TestDeployedMCP(t *testing.T) {
+	const dir = "../../deploy/mcp/"
+	type server struct {
+		Command string   `json:"command"`
+		Args    []string `json:"args"`
+	}
+	var file struct {
+		Servers map[string]server `json:"mcpServers"`
+	}
+	if err := json.Unmarshal([]byte(mustText(t, dir+"mcp.json")), &file); err != nil {
+		t.Fatal(err)
+	}
+	codex := regexp.MustCompile(`(?m)^\[mcp_servers\.assay\]\ncommand = "assay"\nargs = (\[.*\])$`).FindStringSubmatch(mustText(t, dir+"codex.toml"))
+	var args []string
+	if codex == nil || json.Unmarshal([]byte(codex[1]), &args) != nil {
+		t.Fatalf("codex.toml starts %q", codex)
+	}
+	if s := file.Servers["assay"]; s.Command != "assay" || !slices.Equal(s.Args, args) {
+		t.Errorf("mcp.json starts %+v, codex.toml %q", s, args)
+	}
+	if got := checkTaken(t, commandLine{"codex.toml", args}); got != "mcp" {
+		t.Errorf("codex.toml starts assay %s", got)
+	}
+}
+
+// TestDeployedMetrics runs the loop of deploy/README.md over the units: every service
+// that Prometheus's configuration scrapes is started with the port that stands there.
+func TestDeployedMetrics(t *testing.T) {
+	_, loop, ok := strings.Cut(mustText(t, "../../deploy/README.md"), "```sh\nport=")
+	loop, _, ok2 := strings.Cut(loop, "systemctl")
+	if !ok || !ok2 {
+		t.Fatal("the page has no loop")
+	}
+	units := t.TempDir()
+	if err := os.CopyFS(units, os.DirFS("../../deploy/systemd")); err != nil {
+		t.Fatal(err)
+	}
+	script := "port=" + strings.ReplaceAll(loop, "/etc/systemd/system", units)
+	if out, err := exec.Command("sh", "-euc", script).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	targets := regexp.MustCompile(`targets: \["([0-9.:]+)"\]\n +labels: \{service: (\w+)\}`).FindAllStringSubmatch(mustText(t, "../../deploy/prometheus/prometheus.yml"), -1)
+	if made, err := filepath.Glob(units + "/*.d/metrics.conf"); err != nil || len(made) != len(targets) || len(made) < 7 {
+		t.Errorf("%d targets, and drop-ins %v, %v", len(targets), made, err)
+	}
+	for _, target := range targets {
+		lines := strings.Split(mustText(t, units+"/assay-"+target[2]+".service.d/metrics.conf"), "\n")
+		unit := mustText(t, units+"/assay-"+target[2]+".service")
+		if len(lines) != 4 || lines[0] != "[Service]" || lines[1] != "ExecStart=" || lines[3] != "" {
+			t.Fatalf("%s: %q", target[2], lines)
+		}
+		before, port, ok := strings.Cut(lines[2], " --metrics ")
+		if !ok || port != target[1] || !strings.Contains(unit, "\n"+before+"\n") {
+			t.Errorf("%s: %q, want its unit's command on %s", target[2], lines[2], target[1])
+		}
+		args, _ := strings.CutPrefix(lines[2], "ExecStart=/usr/local/bin/assay ")
+		checkTaken(t, commandLine{target[2], strings.Fields(args)})
+	}
+}
+
+// checkTaken wants a command line that this build takes, and says which command it is.
+func checkTaken(t *testing.T, l commandLine) string {
+	t.Helper()
+	var all cli
+	parser, err := newParser(&all, io.Discard, io.Discard, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parser.Parse(l.args)
+	if err != nil {
+		t.Errorf("%s: assay %s: %v", l.from, strings.Join(l.args, " "), err)
+		return ""
+	}
+	return got.Command()
 }
 
 func mustText(t *testing.T, path string) string {

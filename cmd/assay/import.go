@@ -120,7 +120,7 @@ func (c *importCmd) file(a *app, im *node.Importer, path string) (*node.Imported
 	}
 	out, err := im.Import(a.ctx, name, in)
 	if errors.Is(err, importer.ErrFormat) {
-		err = fmt.Errorf("%s is no file of format %s: %w", visible(path), c.Format, err)
+		err = fmt.Errorf("%s, read as %s: %w", visible(path), c.Format, err)
 	}
 	return out, err
 }

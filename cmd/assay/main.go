@@ -171,10 +171,21 @@ func newParser(c *cli, stdout, stderr io.Writer, exit func(code int)) (*kong.Kon
 		kong.Name("assay"),
 		kong.Description("The tamper-evident record of what an agent claimed, and of what then happened."),
 		kong.Writers(stdout, stderr),
-		kong.Vars{"version": software(), "kinds": strings.Join(view.Kinds(), ", "), "sets": strings.Join(metric.Sets(), ","), "formats": strings.Join(importer.Formats(), ", ")},
+		kong.Vars{"version": software(), "kinds": strings.Join(view.Kinds(), ", "), "sets": strings.Join(metric.Sets(), ", "), "formats": strings.Join(importer.Formats(), ", ")},
+		kong.ValueFormatter(helpOf),
 		kong.Exit(exit),
 		kong.UsageOnError(),
 	)
+}
+
+// helpOf is the help of a flag or argument. One whose place holder says what it is like
+// names its default, which kong shows only in the place of that.
+func helpOf(v *kong.Value) string {
+	help := kong.DefaultHelpValueFormatter(v)
+	if v.Flag == nil || v.Flag.PlaceHolder == "" || !v.HasDefault || v.Default == "" || strings.Contains(help, "efault") {
+		return help
+	}
+	return help + " Default: " + v.Default + "."
 }
 
 func exitCode(stderr io.Writer, err error) int {

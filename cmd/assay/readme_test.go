@@ -53,6 +53,64 @@ func TestReadmeTour(t *testing.T) {
 	}
 }
 
+// TestRecordYourAgent runs the first commands of docs/hooks.md as somebody who has
+// nothing yet, and then, as the client does, the line that they put into its file.
+func TestRecordYourAgent(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs/hooks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "```sh\n")
+	block, _, _ = strings.Cut(block, "```")
+	if readme, err := os.ReadFile(filepath.Join(root, "README.md")); err != nil || !strings.Contains(string(readme), "\n"+block+"```") {
+		t.Errorf("the README has other commands, %v", err)
+	}
+	const build = "go build -o bin/ ./cmd/assay ./cmd/assay-hook"
+	if !strings.HasPrefix(block, build+" ") || strings.Count(block, "\n") != 4 {
+		t.Fatalf("the page does not build and need three commands:\n%s", block)
+	}
+	dir := t.TempDir()
+	script := strings.Replace(block, build, "go build -C "+root+" -o "+dir+"/bin/ ./cmd/assay ./cmd/assay-hook", 1) + `
+until [ -S "$HOME/.local/state/assay/run/assay.sock" ]; do kill -0 %1; sleep 0.1; done
+sed -n '/PostToolUse"/,/]/s/.*"command": "\([^"]*\)".*/\1/p' "$HOME/.claude/settings.json" > hook.sh
+sh hook.sh < payload.json
+until assay list tool_calls > calls; grep -q toolu_first calls; do kill -0 %1; sleep 0.1; done
+cat calls
+kill %1
+wait
+`
+	const payload = `{"session_id":"s","hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{"command":"true"},"tool_response":{"stdout":""},"tool_use_id":"toolu_first"}`
+	if err := os.WriteFile(filepath.Join(dir, "payload.json"), []byte(payload), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash", "-e", "-o", "pipefail", "-c", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nunset ASSAY_DIR XDG_STATE_HOME CLAUDE_CONFIG_DIR\n"+script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+dir, "GOCACHE="+goEnv(t, "GOCACHE"), "GOMODCACHE="+goEnv(t, "GOMODCACHE"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{dir + "/bin/assay-hook claude-code", `"tool":"Bash","status":"ok"`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+}
+
+// goEnv is what the go command knows from the home that it has now.
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // TestReadmePythonEvent runs the lines of the README's Python example that make
 // the event and the message, and asks whether the ledger would take them. The
 // lines around them need a NATS client for Python.

@@ -35,10 +35,15 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the commands as a user does: testdata/script/*.txtar.
 func TestScripts(t *testing.T) {
+	clients, err := filepath.Abs("../../deploy/clients")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("ASSAY_DIR", filepath.Join(e.WorkDir, "ledger"))
+			e.Setenv("CLIENTS", clients)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

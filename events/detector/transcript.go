@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/internal/jsonfault"
 )
 
 // Formats are those in which a transcript can be read.
@@ -63,7 +65,7 @@ func eachValue[T any](r io.Reader, fn func(T) error, options ...json.Options) er
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("%w: value %d: %w", ErrTranscript, n, err)
+			return fmt.Errorf("%w: value %d: %s", ErrTranscript, n, jsonfault.Text(err))
 		}
 		if err := fn(v); err != nil {
 			return err
@@ -129,7 +131,7 @@ func readMessages(r io.Reader, name string, fn func(Turn) error) error {
 		Content content `json:"content"`
 	}
 	if err := json.UnmarshalRead(r, &messages, lenient); err != nil {
-		return fmt.Errorf("%w: %w", ErrTranscript, err)
+		return fmt.Errorf("%w: %s", ErrTranscript, jsonfault.Text(err))
 	}
 	for i, m := range messages {
 		if err := fn(Turn{Episode: name, ID: strconv.Itoa(i + 1), Role: m.Role, Text: string(m.Content)}); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/events"
+	"assay/internal/jsonfault"
 )
 
 // inspectEval is the head of a log of Inspect.
@@ -120,7 +121,7 @@ func readInspect(m *maker, in io.Reader) error {
 		return err
 	}
 	// What stands behind the place cannot be told any more.
-	m.badAt(m.line+1, kind, err.Error())
+	m.badAt(m.line+1, kind, jsonfault.Text(err))
 	return s.calls.flush()
 }
 

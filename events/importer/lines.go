@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/internal/jsonfault"
 )
 
 var (
@@ -151,17 +153,17 @@ func decode[T any](m *maker, raw []byte) (*T, bool) {
 		}
 		return v, true
 	}
-	_, semantic := errors.AsType[*json.SemanticError](err)
+	_, _, shape := jsonfault.Of(err)
+	kind := badJSON
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		m.bad(badDuplicate, err.Error())
-	case semantic:
-		m.bad(badShape, err.Error())
+		kind = badDuplicate
+	case shape:
+		kind = badShape
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		m.bad(badTruncated, err.Error())
-	default:
-		m.bad(badJSON, err.Error())
+		kind = badTruncated
 	}
+	m.bad(kind, jsonfault.Text(err))
 	return nil, false
 }
 

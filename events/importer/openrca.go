@@ -180,7 +180,10 @@ func readOpenRCA(m *maker, in io.Reader) error {
 	rows := csv.NewReader(limit)
 	rows.ReuseRecord = true
 	head, err := rows.Read()
-	if _, ok := errors.AsType[*csv.ParseError](err); ok || errors.Is(err, io.EOF) || errors.Is(err, errLong) {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: it is empty", ErrFormat)
+	}
+	if _, ok := errors.AsType[*csv.ParseError](err); ok || errors.Is(err, errLong) {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	if err != nil {

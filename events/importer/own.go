@@ -20,6 +20,14 @@ func readOwn(m *maker, in io.Reader) error {
 	return m.rawLines(in, m.own)
 }
 
+// placed is a fault without its code, which is the kind of the bad line.
+func placed(f *schema.Fault) string {
+	if f.Pointer == "" {
+		return f.Message
+	}
+	return "at " + f.Pointer + ": " + f.Message
+}
+
 func (m *maker) own(line []byte) error {
 	fill := events.Maker{
 		Source: "urn:assay:import:" + m.cfg.Format,
@@ -36,9 +44,9 @@ func (m *maker) own(line []byte) error {
 	checked, fault := schema.Check(raw)
 	switch {
 	case fault != nil && cut(line):
-		m.bad(badTruncated, fault.Error())
+		m.bad(badTruncated, placed(fault))
 	case fault != nil:
-		m.bad(string(fault.Code), fault.Error())
+		m.bad(string(fault.Code), placed(fault))
 	case !m.cfg.May(checked.Type):
 		m.left(checked.Type)
 	default:

@@ -77,9 +77,11 @@ func MakeDrop(dir string, to drop.Dir) error {
 // reads stdin. It returns whatever happens.
 func Main(args []string, stdin io.Reader, stderr io.Writer) {
 	c := Config{Now: time.Now}
-	var on drop.Dir
+	var on drop.Dir // none while it is not known whose
 	fail := func(err any) {
-		on.Complain(time.Now(), fmt.Sprint(err))
+		if on != "" {
+			on.Complain(time.Now(), fmt.Sprint(err))
+		}
 		fmt.Fprintln(stderr, "assay:", err)
 	}
 	defer func() {
