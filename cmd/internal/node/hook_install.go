@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"assay/cmd/internal/hooks"
 	"assay/events/hook"
 	"assay/events/hook/settings"
 	"assay/internal/durable"
@@ -32,6 +33,7 @@ type HookInstalled struct {
 	File    string `json:"file"`
 	Changed bool   `json:"changed"`
 	Command string `json:"command,omitzero"` // that the client runs
+	Advice  string `json:"advice,omitzero"`  // what would be better
 	Text    string `json:"text,omitzero"`    // of the file as it would be, of a dry run
 }
 
@@ -47,14 +49,14 @@ func (in HookInstall) Run() (out HookInstalled, err error) {
 	if err != nil && !absent {
 		return out, err
 	}
-	undo, err := in.undoOf(out.File)
+	undo, err := undoOf(out.File)
 	if err != nil {
 		return out, err
 	}
 	fresh := old
 	switch {
 	case !in.Remove:
-		if out.Command, err = in.command(); err == nil {
+		if out.Command, out.Advice, err = in.command(); err == nil {
 			fresh, err = settings.Add(old, in.Client, out.Command)
 		}
 	case undo.isLast(old):
@@ -82,6 +84,9 @@ func (in HookInstall) Run() (out HookInstalled, err error) {
 		}
 	}
 	undo.After = hashOf(fresh)
+	if err := hooks.MakeDrop(string(in.Dir), hooks.DropOf(string(in.Dir), in.As)); err != nil {
+		return out, fmt.Errorf("hooks of this user could record nothing: %w; where each service has its user, `gateway.json` names the agent's, and `assay permissions` makes her directory", err)
+	}
 	// The note first: it counts only for a file of the hash that it names.
 	if err := undo.save(); err != nil {
 		return out, err
@@ -110,29 +115,33 @@ func (in HookInstall) file() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
+	target, err := filepath.EvalSymlinks(path)
+	if err == nil {
 		return target, nil
+	}
+	if _, lerr := os.Lstat(path); lerr == nil { // a link that leads nowhere is not ours to replace
+		return "", err
 	}
 	return path, nil
 }
 
 // command is what the client is to run: the small program, where it stands beside
-// this one.
-func (in HookInstall) command() (string, error) {
+// this one, else this one with an advice.
+func (in HookInstall) command() (command, advice string, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	dir, err := filepath.Abs(string(in.Dir))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	program := []string{self, "hook"}
-	small := filepath.Join(filepath.Dir(self), "assay-hook")
-	if info, err := os.Stat(small); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-		program = []string{small}
+	program := []string{filepath.Join(filepath.Dir(self), "assay-hook")}
+	if info, err := os.Stat(program[0]); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		advice = fmt.Sprintf("there is no %s: every tool call waits several times as long for `assay hook`; put it there (`go build ./cmd/assay-hook`) and install again", program[0])
+		program = []string{self, "hook"}
 	}
-	return settings.Command(program, in.Client, "--dir", dir, "--as", in.As), nil
+	return settings.Command(program, in.Client, "--dir", dir, "--as", in.As), advice, nil
 }
 
 // replace writes the file, with the mode that it has; nil is no file.
@@ -150,7 +159,8 @@ func replace(path string, data []byte) error {
 	return durable.WriteFile(path, data, mode)
 }
 
-// hookUndo is what DIR/hooks/installed keeps of a file that was changed.
+// hookUndo is what is kept of a file that was changed, in the state of the user whose
+// file it is, beside DIR's default: DIR itself may be another's.
 type hookUndo struct {
 	path   string
 	File   string `json:"file"`
@@ -159,8 +169,12 @@ type hookUndo struct {
 }
 
 // undoOf is the note of a file, an empty one if there is none.
-func (in HookInstall) undoOf(file string) (*hookUndo, error) {
-	u := &hookUndo{path: filepath.Join(in.Dir.Hooks(), "installed", hashOf([]byte(file))[:32]+".json"), File: file}
+func undoOf(file string) (*hookUndo, error) {
+	state, err := hooks.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	u := &hookUndo{path: filepath.Join(state+"-hooks", hashOf([]byte(file))[:32]+".json"), File: file}
 	raw, err := os.ReadFile(u.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, nil

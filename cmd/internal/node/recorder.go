@@ -39,8 +39,8 @@ func (r *Recorder) Publish(ctx context.Context, event []byte) (publish.Answer, e
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queued {
-		_, waiting, err := r.drop.Waiting(0)
-		if r.queued = err != nil || waiting > 0; r.queued {
+		n, err := r.drop.Count()
+		if r.queued = err != nil || n.Waiting > 0; r.queued {
 			return r.spool(event)
 		}
 	}
