@@ -79,8 +79,8 @@ func (c *hookInstallCmd) Run(a *app) error {
 			fmt.Fprintf(w, "%s runs %s\n", visible(out.File), visible(out.Command))
 			fmt.Fprintln(w, "in sessions that start from now on. `assay up` or `assay serve gateway` delivers what they record.")
 		}
-		if out.Advice != "" {
-			fmt.Fprintf(w, "Slow: %s.\n", visible(out.Advice))
+		for _, text := range out.Advice {
+			fmt.Fprintf(w, "Note: %s.\n", visible(text))
 		}
 	})
 }

@@ -666,6 +666,15 @@ func (h *host) testHooks(t *testing.T) {
 	}
 	delivered(2, 1)
 	h.check(os.Remove(filepath.Join(to, "0.refused")))
+	// What she records over MCP takes the same way: the credential is the gateway's.
+	h.as("piper", func() {
+		r := node.NewRecorder(h.dir, "agent/piper")
+		defer r.Close()
+		if a, err := r.Publish(t.Context(), mustTemplate(t, "gate.chosen").next().raw); err != nil || !a.Spooled {
+			t.Errorf("%+v, %v", a, err)
+		}
+	})
+	delivered(3, 0)
 	h.await("the calls in the views", func() bool {
 		out := h.runAs("alice", "", "--json", "list", "tool_calls").out
 		return strings.Contains(out, "toolu_1") && strings.Contains(out, "toolu_3") && !strings.Contains(out, "toolu_2")

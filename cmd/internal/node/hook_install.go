@@ -16,6 +16,7 @@ import (
 	"assay/events/hook"
 	"assay/events/hook/settings"
 	"assay/internal/durable"
+	"assay/internal/principal"
 )
 
 // HookInstall has a client run assay's hooks, or no longer.
@@ -33,8 +34,9 @@ type HookInstalled struct {
 	File    string `json:"file"`
 	Changed bool   `json:"changed"`
 	Command string `json:"command,omitzero"` // that the client runs
-	Advice  string `json:"advice,omitzero"`  // what would be better
-	Text    string `json:"text,omitzero"`    // of the file as it would be, of a dry run
+	// Advice is what stands in the way of recording, or of doing it fast.
+	Advice []string `json:"advice,omitzero"`
+	Text   string   `json:"text,omitzero"` // of the file as it would be, of a dry run
 }
 
 // Run changes the client's file. What else stands in it keeps its bytes. A
@@ -44,12 +46,27 @@ func (in HookInstall) Run() (out HookInstalled, err error) {
 	if out.File, err = in.file(); err != nil {
 		return out, err
 	}
+	state, err := hooks.DefaultDir()
+	if err != nil {
+		return out, err
+	}
+	state += "-hooks"
+	if !in.DryRun { // one at a time, of one user's
+		if err := os.MkdirAll(state, 0o700); err != nil {
+			return out, err
+		}
+		lock, err := durable.WaitLock(filepath.Join(state, "lock"))
+		if err != nil {
+			return out, err
+		}
+		defer func() { err = errors.Join(err, lock.Unlock()) }()
+	}
 	old, err := os.ReadFile(out.File)
 	absent := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !absent {
 		return out, err
 	}
-	undo, err := undoOf(out.File)
+	undo, err := undoOf(state, out.File)
 	if err != nil {
 		return out, err
 	}
@@ -127,19 +144,22 @@ func (in HookInstall) file() (string, error) {
 
 // command is what the client is to run: the small program, where it stands beside
 // this one, else this one with an advice.
-func (in HookInstall) command() (command, advice string, err error) {
+func (in HookInstall) command() (command string, advice []string, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", "", err
+		return "", nil, err
 	}
 	dir, err := filepath.Abs(string(in.Dir))
 	if err != nil {
-		return "", "", err
+		return "", nil, err
 	}
 	program := []string{filepath.Join(filepath.Dir(self), "assay-hook")}
 	if info, err := os.Stat(program[0]); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		advice = fmt.Sprintf("there is no %s: every tool call waits several times as long for `assay hook`; put it there (`go build ./cmd/assay-hook`) and install again", program[0])
+		advice = append(advice, fmt.Sprintf("there is no %s: every tool call waits several times as long for `assay hook`; put it there (`go build ./cmd/assay-hook`) and install again", program[0]))
 		program = []string{self, "hook"}
+	}
+	if _, err := os.Stat(principal.CredentialPath(in.Dir.Creds(), userOf(in.As))); errors.Is(err, fs.ErrNotExist) {
+		advice = append(advice, fmt.Sprintf("there is no credential of %s: what is recorded waits until `assay principal add %s` made one", in.As, in.As))
 	}
 	return settings.Command(program, in.Client, "--dir", dir, "--as", in.As), advice, nil
 }
@@ -169,12 +189,8 @@ type hookUndo struct {
 }
 
 // undoOf is the note of a file, an empty one if there is none.
-func undoOf(file string) (*hookUndo, error) {
-	state, err := hooks.DefaultDir()
-	if err != nil {
-		return nil, err
-	}
-	u := &hookUndo{path: filepath.Join(state+"-hooks", hashOf([]byte(file))[:32]+".json"), File: file}
+func undoOf(state, file string) (*hookUndo, error) {
+	u := &hookUndo{path: filepath.Join(state, hashOf([]byte(file))[:32]+".json"), File: file}
 	raw, err := os.ReadFile(u.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, nil
@@ -194,9 +210,6 @@ func (u *hookUndo) isLast(file []byte) bool { return u.After != "" && u.After ==
 func (u *hookUndo) save() error {
 	raw, err := json.Marshal(u, json.FormatNilSliceAsNull(true))
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(u.path), 0o700); err != nil {
 		return err
 	}
 	return durable.WriteFile(u.path, raw, 0o600)

@@ -195,13 +195,20 @@ func TestHooksWhileNobodyRuns(t *testing.T) {
 		}
 	}
 	h.run(hookPayload("PostToolUse", 3))
+	hers := wellFormed(t, to)
 	for again := range 2 {
-		u = h.up()
-		if calls := h.calls(u, 3); len(calls) != 3 {
-			t.Errorf("%d calls", len(calls))
+		if again == 1 { // as after a crash before it was taken out
+			if err := to.Put(hers, time.Now()); err != nil {
+				t.Fatal(err)
+			}
 		}
-		st := h.status(u, func(st HookStatus) bool { return st.Waiting == 0 && st.Refused > 0 })
-		if st.Delivered != uint64(2-2*again) || st.Refused != refused || st.Strange != 2 || st.Errors != refused || st.Trouble != "" || !strings.Contains(st.LastError, "; it is kept as ") {
+		u = h.up()
+		st := h.status(u, func(st HookStatus) bool { return st.Waiting == 0 && st.Refused > 0 && st.Delivered > 0 })
+		calls := h.calls(u, 3)
+		if len(calls) != 3 || slices.ContainsFunc(calls, func(c view.ToolCall) bool { return c.Repeats != 0 }) {
+			t.Errorf("%+v", calls)
+		}
+		if st.Delivered != uint64(2-again) || st.Refused != refused || st.Strange != 2 || st.Errors != refused || st.Trouble != "" || !strings.Contains(st.LastError, "; it is kept as ") {
 			t.Errorf("%d: %+v", again, st)
 		}
 		h.stop(u)
@@ -226,6 +233,53 @@ func TestHooksWhileNobodyRuns(t *testing.T) {
 	log, err := os.ReadFile(filepath.Join(h.dir.Gateway(), "hooks", "agent.piper", "errors.log"))
 	if err != nil || !strings.Contains(string(log), "the ledger refused an event: forbidden_type at /type") {
 		t.Errorf("%v\n%s", err, log)
+	}
+}
+
+// wellFormed is the first event of a drop that is one.
+func wellFormed(t *testing.T, d drop.Dir) []byte {
+	t.Helper()
+	items, err := d.Waiting(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range items {
+		if e, err := events.Decode(i.Event); i.Err == nil && err == nil && e.Data.Type() == events.TypeToolCalled {
+			return i.Event
+		}
+	}
+	t.Fatal("no event")
+	return nil
+}
+
+// TestInstallationsAtOnce: the last one stands, whole, and what stood there before the
+// first is put back.
+func TestInstallationsAtOnce(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("CLAUDE_CONFIG_DIR", "")
+	dir := Dir(t.TempDir())
+	file := filepath.Join(home, ".claude", "settings.json")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			in := HookInstall{Dir: dir, Client: hook.ClaudeCode, As: fmt.Sprintf("agent/a%d", i)}
+			if _, err := in.Run(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	raw, err := os.ReadFile(file)
+	if n := bytes.Count(raw, []byte("--as agent/a")); err != nil || n != 3 {
+		t.Errorf("%d hooks, %v\n%s", n, err, raw)
+	}
+	if out, err := (HookInstall{Dir: dir, Client: hook.ClaudeCode, As: "agent/piper", Remove: true}).Run(); err != nil || !out.Changed {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there was no file, and is one: %v", err)
 	}
 }
 
