@@ -58,7 +58,7 @@ func (c *hookInstallCmd) Run(a *app) error {
 	if !hooks.IsAgent(c.As) {
 		return usageError("hooks write as an agent, such as agent/piper, not as %q", c.As)
 	}
-	if err := a.dir.Check(); err != nil {
+	if err := a.dir.Check(); err != nil && !c.Remove { // hooks may outlive their ledger
 		return err
 	}
 	in := node.HookInstall{Dir: a.dir, Client: hook.Client(c.Client), Project: c.Project, As: c.As, Remove: c.Remove, DryRun: c.Print}
@@ -78,6 +78,9 @@ func (c *hookInstallCmd) Run(a *app) error {
 		default:
 			fmt.Fprintf(w, "%s runs %s\n", visible(out.File), visible(out.Command))
 			fmt.Fprintln(w, "in sessions that start from now on. `assay up` or `assay serve gateway` delivers what they record.")
+		}
+		for _, text := range out.Advice {
+			fmt.Fprintf(w, "Note: %s.\n", visible(text))
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	_ "time/tzdata" // the logger's weeks must not depend on the host's files
@@ -137,6 +138,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		hooks.Main(args[1:], stdin, stderr)
 		return exitHolds
 	}
+	// Nor may one with flags in front: 2 would tell the client to block the call.
+	wrong := exitUsage
+	if i := slices.Index(args, "hook"); i >= 0 && i+1 < len(args) && hook.IsClient(args[i+1]) {
+		wrong = exitHolds
+	}
 	var c cli
 	exited := -1
 	parser, err := newParser(&c, stdout, stderr, func(code int) { exited = code })
@@ -150,14 +156,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "assay: %v\n", err)
-		return exitUsage
+		return wrong
 	}
 	a := &app{ctx: ctx, json: c.JSON, stdin: stdin, stdout: stdout, stderr: stderr, log: newLog(stderr, c.Verbose)}
 	if c.Dir == "" {
 		dir, err := hooks.DefaultDir()
 		if err != nil {
 			fmt.Fprintln(stderr, "assay:", err)
-			return exitUsage
+			return wrong
 		}
 		c.Dir = dir
 	}

@@ -8,7 +8,12 @@
 // has another name. Whoever delivers takes them by name, that is, in the order
 // in which they were left, and removes each once the ledger has answered for it.
 // After a crash an event may be delivered again, which the ledger knows by its
-// id.
+// id. What can never be delivered is set aside as NAME.refused, and keeps nothing
+// behind it waiting.
+//
+// The directory's owner is whose events these are: a file of another user is
+// nobody's event. Whoever delivers may be of the directory's group, and writes
+// nothing into it.
 //
 // What went wrong where nobody could be told stands in DIR/errors.log, a line
 // each, and in errors.log.old once that has grown.
@@ -24,7 +29,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +42,8 @@ var (
 	ErrTooLarge = errors.New("no event that a drop takes")
 	// ErrFull means that the disk has too little room: nothing was taken.
 	ErrFull = errors.New("too little room on the disk of the drop")
+	// ErrForeign means what is no file of the drop's owner.
+	ErrForeign = errors.New("not of the drop's owner")
 )
 
 const (
@@ -51,11 +57,12 @@ const (
 
 const (
 	suffix  = ".event"
+	refused = ".refused"
 	logName = "errors.log"
 	oldName = logName + ".old"
 )
 
-// Dir is a drop, its owner's alone. It need not exist to be looked at.
+// Dir is a drop. It need not exist to be looked at; "" is none.
 type Dir string
 
 // Put leaves an event. When it returns nil, the event survives a crash.
@@ -73,7 +80,7 @@ func (d Dir) Put(event []byte, now time.Time) error {
 	var random [8]byte
 	rand.Read(random[:])
 	name := fmt.Sprintf("%020d-%s%s", now.UnixNano(), hex.EncodeToString(random[:]), suffix)
-	return durable.CreateFile(filepath.Join(string(d), name), event, 0o600)
+	return durable.CreateFile(filepath.Join(string(d), name), event, 0o640) // the group's that delivers
 }
 
 // Item is an event that waits.
@@ -81,52 +88,148 @@ type Item struct {
 	path string
 	// Event is its bytes. They are whatever stands in the file.
 	Event []byte
+	// Err says why the file is nobody's event. It is to be set aside.
+	Err error
 }
 
-// Waiting lists the events that wait, the oldest first, and reads at most so many.
-// total counts them all. A file that is none of Put's, a link say, is an error.
-func (d Dir) Waiting(most int) (items []Item, total int, err error) {
+// Waiting lists the events that wait, the oldest first, at most so many.
+func (d Dir) Waiting(most int) ([]Item, error) {
+	entries, err := d.entries()
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	owner, err := d.Owner()
+	if err != nil {
+		return nil, err
+	}
+	var items []Item
+	for _, e := range entries {
+		if len(items) == most {
+			break
+		}
+		if !isEvent(e) {
+			continue
+		}
+		path := filepath.Join(string(d), e.Name())
+		event, err := read(path, owner, MaxEvent+1)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // taken away since
+		case err == nil || errors.Is(err, ErrForeign) || errors.Is(err, fs.ErrPermission):
+			items = append(items, Item{path, event, err})
+		default: // of this moment, or of the disk
+			return items, err
+		}
+	}
+	return items, nil
+}
+
+// entries are those of the directory by name, none if it does not exist.
+func (d Dir) entries() ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(string(d))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, nil
+		return nil, nil
 	}
-	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !strings.HasSuffix(e.Name(), suffix) })
-	for _, e := range entries[:min(most, len(entries))] {
-		item := Item{path: filepath.Join(string(d), e.Name())}
-		if item.Event, err = read(item.path); err != nil {
-			return items, len(entries), err
-		}
-		items = append(items, item)
+	return entries, err
+}
+
+// isEvent says whether an entry may be one of Put's. A link or a pipe is none.
+func isEvent(e fs.DirEntry) bool {
+	return e.Type().IsRegular() && strings.HasSuffix(e.Name(), suffix)
+}
+
+// Owner is the user whose drop it is, by its number.
+func (d Dir) Owner() (uint32, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(string(d), &st); err != nil {
+		return 0, &fs.PathError{Op: "lstat", Path: string(d), Err: err}
 	}
-	return items, len(entries), err
+	return st.Uid, nil
 }
 
 // read follows no link and waits for no pipe.
-func read(path string) ([]byte, error) {
+func read(path string, owner uint32, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) {
+		err = fmt.Errorf("%w: %w", ErrForeign, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil {
+	var st unix.Stat_t
+	switch err := unix.Fstat(int(f.Fd()), &st); {
+	case err != nil:
 		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file", path)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return nil, fmt.Errorf("%w: %s is no file", ErrForeign, path)
+	case st.Uid != owner:
+		return nil, fmt.Errorf("%w: %s has uid %d, want %d", ErrForeign, path, st.Uid, owner)
 	}
-	return io.ReadAll(io.LimitReader(f, MaxEvent+1))
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // Remove takes the event out: the ledger has answered for it.
-func (i Item) Remove() error { return os.Remove(i.path) }
+func (i Item) Remove() error { return gone(os.Remove(i.path)) }
+
+// SetAside keeps what can never be delivered under another name, and gives that.
+func (i Item) SetAside() (name string, err error) {
+	to := strings.TrimSuffix(i.path, suffix) + refused
+	return filepath.Base(to), gone(os.Rename(i.path, to))
+}
+
+// gone is nil where somebody was quicker.
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Count is what a drop holds.
+type Count struct {
+	Waiting int // events to be delivered
+	Refused int // set aside
+	Strange int // named like an event, and no file
+}
+
+// Count counts what is in the drop.
+func (d Dir) Count() (n Count, err error) {
+	entries, err := d.entries()
+	for _, e := range entries {
+		switch {
+		case isEvent(e):
+			n.Waiting++
+		case strings.HasSuffix(e.Name(), suffix):
+			n.Strange++
+		case strings.HasSuffix(e.Name(), refused):
+			n.Refused++
+		}
+	}
+	return n, err
+}
+
+// Sweep removes what a Put that was killed before a time left unfinished. Nobody was
+// told that it was taken.
+func (d Dir) Sweep(before time.Time) {
+	entries, _ := d.entries()
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), ".") && e.Type().IsRegular() && info.ModTime().Before(before) {
+			_ = os.Remove(filepath.Join(string(d), e.Name()))
+		}
+	}
+}
 
 // Complain writes a line into the log of errors. It is for those who can tell
 // nobody else, and has no error of its own.
 func (d Dir) Complain(now time.Time, text string) {
+	if d == "" {
+		return
+	}
 	path := filepath.Join(string(d), logName)
 	if info, err := os.Stat(path); err == nil && info.Size() > maxLog {
 		_ = os.Rename(path, filepath.Join(string(d), oldName))
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o640)
 	if err != nil {
 		return
 	}
@@ -139,10 +242,15 @@ func (d Dir) Complain(now time.Time, text string) {
 }
 
 // Complaints counts the lines in the log of errors and gives the last one, "" if
-// there is none. Those of logs begun anew twice are not known any more.
+// there is none. Those of logs begun anew twice are not known any more, and a
+// log that is no file of the owner's has none.
 func (d Dir) Complaints() (n int, last string) {
+	owner, err := d.Owner()
+	if err != nil {
+		return 0, ""
+	}
 	for _, name := range []string{oldName, logName} {
-		raw, err := os.ReadFile(filepath.Join(string(d), name))
+		raw, err := read(filepath.Join(string(d), name), owner, 2*maxLog)
 		if err != nil || len(raw) == 0 {
 			continue
 		}

@@ -198,6 +198,23 @@ func (c Caller) resolve() (uint32, error) {
 	return uint32(n), nil
 }
 
+// Users are the Unix users of those callers who have one, by principal: of several
+// the first.
+func (f *File) Users() (map[string]uint32, error) {
+	users := map[string]uint32{}
+	for _, c := range f.Callers {
+		if _, ok := users[c.Principal]; ok || c.TokenFile != "" {
+			continue
+		}
+		uid, err := c.resolve()
+		if err != nil {
+			return nil, err
+		}
+		users[c.Principal] = uid
+	}
+	return users, nil
+}
+
 // token reads the caller's token.
 func (c Caller) token(dir string) ([]byte, error) {
 	path := c.TokenFile

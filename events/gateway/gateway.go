@@ -275,6 +275,12 @@ func (g *Gateway) byPeer(r *http.Request) (*account, *problem) {
 	return nil, refuse(http.StatusForbidden, "unknown_caller", "no principal belongs to uid %d", c.uid)
 }
 
+// SpeaksAs says whether a Unix user may publish as a principal.
+func (g *Gateway) SpeaksAs(uid uint32, principal string) bool {
+	a := g.roster.Load().uids[uid]
+	return a != nil && a.id == principal
+}
+
 func (g *Gateway) byToken(r *http.Request) (*account, *problem) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	sum := sha256.Sum256([]byte(token))

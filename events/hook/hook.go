@@ -24,9 +24,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -94,6 +96,42 @@ type payload struct {
 	Response  jsontext.Value `json:"tool_response"`
 	Error     jsontext.Value `json:"error"`
 	Interrupt bool           `json:"is_interrupt"`
+}
+
+// Next reads the first JSON value of a stream, at most so many bytes. It does not wait
+// for the end of the stream, which a client may keep open. What is no JSON is
+// ErrPayload.
+func Next(r io.Reader, most int64) ([]byte, error) {
+	stream := &limited{r: r, left: most}
+	raw, err := jsontext.NewDecoder(stream, lenient).ReadValue()
+	switch {
+	case err == nil:
+		return raw, nil
+	case stream.err != nil:
+		return nil, stream.err
+	case stream.left == 0:
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrPayload, most)
+	}
+	return nil, fmt.Errorf("%w: %w", ErrPayload, err)
+}
+
+// limited is so much of a stream, and notes what is wrong with the stream itself.
+type limited struct {
+	r    io.Reader
+	left int64
+	err  error
+}
+
+func (l *limited) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		return 0, io.EOF
+	}
+	n, err := l.r.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		l.err = err
+	}
+	return n, err
 }
 
 // lenient takes what JavaScript writes: half a surrogate pair, a name twice.
@@ -183,7 +221,10 @@ func (r response) failed() bool {
 	return r.IsError || r.Success != nil && !*r.Success || r.exit() != 0
 }
 
-var exitCode = regexp.MustCompile(`(?i)^[a-z -]{0,40}code:? (-?[0-9]{1,5})$`)
+// exitCode is made when it is needed: a hook starts anew at every call.
+var exitCode = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^[a-z -]{0,40}code:? (-?[0-9]{1,5})$`)
+})
 
 // failureOf says why a call failed without a word of what the tool wrote: its
 // error may be the output of a command.
@@ -197,7 +238,7 @@ func failureOf(p payload) string {
 	var text string
 	if p.Error.Kind() == '"' && json.Unmarshal(p.Error, &text, lenient) == nil {
 		first, _, _ := strings.Cut(text, "\n")
-		if m := exitCode.FindStringSubmatch(first); m != nil {
+		if m := exitCode().FindStringSubmatch(first); m != nil {
 			return "exit code " + m[1]
 		}
 	}
@@ -269,19 +310,30 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
+// isIdentifier says whether events may hold a name as an id (#/$defs/id of
+// schema/json/common.json).
+func isIdentifier(s string) bool {
+	for i, c := range []byte(s) {
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || strings.IndexByte("._:/-", c) < 0) {
+			return false
+		}
+	}
+	return len(s) > 0 && len(s) <= 128
+}
 
 // idOr is an identifier that a client chose, or a hash of it where events may
 // not hold it as it is.
 func idOr(prefix, id string) string {
-	if id == "" || identifier.MatchString(id) {
+	if id == "" || isIdentifier(id) {
 		return id
 	}
 	return prefix + digest(id)
 }
 
 // Event is the tool call of a report of the phase After, in the name of author.
-// Of started, the zero time is unknown; ended is when the hook heard.
+// Of started, the zero time is unknown, and so is one behind the end: the clock was
+// set back meanwhile. ended is when the hook heard.
 func (r *Report) Event(m events.Maker, author string, started, ended time.Time) (*events.Event, error) {
 	if r.Phase != After {
 		return nil, fmt.Errorf("%s tells of no tool call that ended", r.Point)
@@ -292,7 +344,7 @@ func (r *Report) Event(m events.Maker, author string, started, ended time.Time) 
 		Tool:    r.tool, Target: known(r.target), Status: r.status, EndedAt: &end,
 		ArgsHash: known(r.args), ResultHash: known(r.result), LatencyMS: r.latencyMS, Error: known(r.failure),
 	}
-	if !started.IsZero() {
+	if !started.IsZero() && !started.After(ended) {
 		call.StartedAt = known(events.FormatTime(started))
 	}
 	if r.Exact() {

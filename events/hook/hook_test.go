@@ -3,8 +3,10 @@ package hook
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/uuid"
@@ -231,6 +233,54 @@ func TestOddNamesFit(t *testing.T) {
 	d := e.Data.(*events.ToolCalled)
 	if !strings.HasPrefix(e.EpisodeID, "session:") || !strings.HasPrefix(d.ToolCallID, "call:") || !strings.HasPrefix(e.CorrelationID, "turn:") || d.Target != nil || len([]rune(d.Tool)) != 256 {
 		t.Errorf("%+v %+v", e, d)
+	}
+}
+
+// TestNextNeedsNoEnd of the stream, and takes no more than it may.
+func TestNextNeedsNoEnd(t *testing.T) {
+	open := func(text string) io.Reader {
+		return io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("not asked")))
+	}
+	for _, text := range []string{claudePost, " " + codexNotify} {
+		if raw, err := Next(open(text), 1000); err != nil || string(raw) != strings.TrimSpace(text) {
+			t.Errorf("%s, %v", raw, err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		in   io.Reader
+		most int64
+		want string
+	}{
+		"nothing":   {strings.NewReader(""), 10, "EOF"},
+		"cut off":   {strings.NewReader(`{"a":`), 10, "EOF"},
+		"no JSON":   {strings.NewReader(`{a}`), 10, "invalid character"},
+		"too large": {open(claudePost), int64(len(claudePost)) - 1, "more than"},
+	} {
+		if raw, err := Next(tc.in, tc.most); !errors.Is(err, ErrPayload) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %s, %v", name, raw, err)
+		}
+	}
+	if raw, err := Next(open(claudePost), int64(len(claudePost))); err != nil || string(raw) != claudePost {
+		t.Errorf("just as large as it may be: %s, %v", raw, err)
+	}
+	if _, err := Next(open(`{"a":`), 10); err == nil || errors.Is(err, ErrPayload) {
+		t.Errorf("a stream that cannot be read: %v", err)
+	}
+}
+
+// TestIdentifiersAreTheSchemas: what is not hashed the ledger takes.
+func TestIdentifiersAreTheSchemas(t *testing.T) {
+	raw, ok := schema.Shared("common")
+	if !ok || !strings.Contains(string(raw), `"pattern": "^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$"`) {
+		t.Error("the schema's identifiers have another pattern")
+	}
+	for id, want := range map[string]bool{
+		"a": true, "0": true, "toolu_01.A:b/c-d": true, strings.Repeat("x", 128): true,
+		"": false, "_a": false, "/a": false, "..": false, "a b": false, "a\x00": false, "ä": false, strings.Repeat("x", 129): false,
+	} {
+		if isIdentifier(id) != want {
+			t.Errorf("%q: %v", id, !want)
+		}
 	}
 }
 

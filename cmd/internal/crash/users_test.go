@@ -325,6 +325,7 @@ func (h *host) testApart(writes string) {
 	h.runAs("piper", string(event.next().raw), emit...).says(t, "emit as piper", 0, "")
 	h.awaitViews(writes)
 
+	t.Run("hooks", h.testHooks)
 	t.Run("operator", h.testOperator)
 	t.Run("files", h.testFiles)
 	t.Run("sockets", h.testSockets)
@@ -387,6 +388,10 @@ func owns(rel string) string {
 		return "resolver"
 	case "telemetry":
 		return "sensor"
+	case "hooks":
+		if rest != "" {
+			return "piper"
+		}
 	case "run":
 		service, _, _ := strings.Cut(rest, "/")
 		return strings.TrimSuffix(service, "-status")
@@ -424,16 +429,19 @@ func mayRead(who, rel string) bool {
 		return true
 	case who == "piper":
 		return false
-	case rel == ".", rel == "cluster.json", ofNode, rel == "principals.json", rel == "registry.json", rel == "logger/key.pub", rel == "run",
+	case rel == ".", rel == "cluster.json", ofNode, rel == "principals.json", rel == "registry.json", rel == "logger/key.pub", rel == "run", rel == "hooks",
 		rel == "logger/checkpoint", strings.HasPrefix(rel, "logger/checkpoint/"):
 		return true // of all services and operators
-	case who == "gateway" && rel == "gateway.json":
+	case who == "gateway" && (rel == "gateway.json" || delivers(who, rel)):
 		return true
 	case who == "alice":
 		return rel == "creds/service.read-operator.nk" || rel == "creds/operator.main.nk"
 	}
 	return false
 }
+
+// delivers says whether a user takes events out of a directory that is another's.
+func delivers(who, rel string) bool { return who == "gateway" && rel == "hooks/agent.piper" }
 
 // testFiles tries to read and to write every file, and to list and to add to
 // every directory, as everyone.
@@ -470,7 +478,7 @@ func (h *host) testFiles(t *testing.T) {
 					} else if err != nil && !errors.Is(err, fs.ErrNotExist) && (own || mayRead(who, e.rel)) {
 						t.Errorf("cannot read %s: %v", e.rel, err)
 					}
-					if err := canWrite(path, e.dir); err == nil && !own {
+					if err := canWrite(path, e.dir); err == nil && !own && !delivers(who, e.rel) {
 						t.Errorf("writes %s", e.rel)
 					}
 					if !own && os.Chmod(path, 0o666) == nil {
@@ -613,6 +621,63 @@ func (h *host) testGateway(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 501 ") || !strings.Contains(string(answer), `"no_blob_store"`) {
 			t.Errorf("%v: %s", err, answer)
 		}
+	})
+}
+
+// testHooks leaves events as the agent's user and as others. What is not hers counts
+// for nothing, and keeps nothing of hers waiting.
+func (h *host) testHooks(t *testing.T) {
+	payload := func(point string, call int) string {
+		return fmt.Sprintf(`{"session_id":"s","hook_event_name":%q,"tool_name":"Bash","tool_input":{},"tool_use_id":"toolu_%d"}`, point, call)
+	}
+	run := func(who string, call int) (said string) {
+		for _, point := range []string{"PreToolUse", "PostToolUse"} {
+			r := h.runAs(who, payload(point, call), "hook", "claude-code", "--as", "agent/piper")
+			if said += r.err; r.code != 0 || r.out != "" {
+				t.Errorf("a hook of %s: exit %d, %q", who, r.code, r.out)
+			}
+		}
+		return said
+	}
+	delivered := func(n, refused int) {
+		t.Helper()
+		h.await("the gateway to deliver what hooks left", func() bool {
+			return strings.Contains(h.runAs("alice", "", "status").out, fmt.Sprintf("of agent/piper: %d delivered, 0 waiting, %d refused", n, refused))
+		})
+	}
+	if said := run("piper", 1); said != "" {
+		t.Errorf("piper: %s", said)
+	}
+	delivered(1, 0)
+	for _, who := range []string{"alice", "sensor"} {
+		if said := run(who, 2); !strings.Contains(said, "permission denied") {
+			t.Errorf("%s: %s", who, said)
+		}
+	}
+	// One who may write there, the gateway itself, is not piper.
+	to := filepath.Join(h.dir.Hooks(), "agent.piper")
+	h.as("gateway", func() {
+		if err := os.WriteFile(filepath.Join(to, "0.event"), mustTemplate(t, "gate.chosen").next().raw, 0o640); err != nil {
+			t.Error(err)
+		}
+	})
+	if said := run("piper", 3); said != "" {
+		t.Errorf("piper: %s", said)
+	}
+	delivered(2, 1)
+	h.check(os.Remove(filepath.Join(to, "0.refused")))
+	// What she records over MCP takes the same way: the credential is the gateway's.
+	h.as("piper", func() {
+		r := node.NewRecorder(h.dir, "agent/piper")
+		defer r.Close()
+		if a, err := r.Publish(t.Context(), mustTemplate(t, "gate.chosen").next().raw); err != nil || !a.Spooled {
+			t.Errorf("%+v, %v", a, err)
+		}
+	})
+	delivered(3, 0)
+	h.await("the calls in the views", func() bool {
+		out := h.runAs("alice", "", "--json", "list", "tool_calls").out
+		return strings.Contains(out, "toolu_1") && strings.Contains(out, "toolu_3") && !strings.Contains(out, "toolu_2")
 	})
 }
 

@@ -205,9 +205,11 @@ func (e *exam) hooks(id string, h node.HookStatus) {
 	switch {
 	case h.Trouble != "":
 		e.add(check, Fail, seen+"; nothing is delivered: "+h.Trouble, "mend that: what waits stays where it is")
-	case h.Errors > 0:
+	case h.Strange > 0:
+		e.add(check, Warn, fmt.Sprintf("%s; %d entries are named like events and are none", seen, h.Strange), "see DIR/hooks/AGENT/*.event, and remove what is no file")
+	case h.Errors+h.Refused > 0:
 		e.add(check, Warn, fmt.Sprintf("%s; %d times something was not recorded, the last: %s", seen, h.Errors, h.LastError),
-			"see DIR/hooks/AGENT/errors.log, and remove it once it is dealt with")
+			"see errors.log in DIR/hooks/AGENT and DIR/gateway/hooks/AGENT, and remove both, and *.refused, once that is dealt with")
 	default:
 		e.add(check, OK, seen, "")
 	}

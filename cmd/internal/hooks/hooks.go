@@ -14,10 +14,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"assay/events"
@@ -39,10 +40,25 @@ type Config struct {
 // maxPayload is the largest payload in bytes: it holds what a tool gave back.
 const maxPayload = 64 << 20
 
-var agent = regexp.MustCompile(`^agent/[a-z][a-z0-9_-]{0,31}$`)
+// begunKept is how long a call that began is remembered without an end.
+const begunKept = 7 * 24 * time.Hour
+
+// patience is how long a hook takes at most: whatever keeps it, a client that never
+// sends its payload or a disk that stands still, the agent goes on. It is
+// shorter than what the client's file allows, so that the reason is written down.
+const patience = 5 * time.Second
 
 // IsAgent says whether a principal is an agent, as whom alone hooks write.
-func IsAgent(id string) bool { return agent.MatchString(id) }
+func IsAgent(id string) bool {
+	name, ok := strings.CutPrefix(id, "agent/")
+	for i, c := range []byte(name) {
+		letter := c >= 'a' && c <= 'z'
+		if !letter && (i == 0 || c != '_' && c != '-' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return ok && len(name) > 0 && len(name) <= 32
+}
 
 // DefaultDir is $XDG_STATE_HOME/assay, or its default below the home directory.
 func DefaultDir() (string, error) {
@@ -51,7 +67,7 @@ func DefaultDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("no --dir given and no home directory: %w", err)
+		return "", fmt.Errorf("no home directory: %w", err)
 	}
 	return filepath.Join(home, ".local", "state", "assay"), nil
 }
@@ -62,7 +78,8 @@ func DropOf(dir, principal string) drop.Dir {
 }
 
 // MakeDrop makes a drop of DropOf, with room for the calls that are under way. dir
-// itself must exist.
+// itself must exist. Where each service has its user, the drop was made by root
+// (node.Permissions), and only that room is left to make.
 func MakeDrop(dir string, to drop.Dir) error {
 	for _, path := range []string{filepath.Join(dir, "hooks"), string(to), filepath.Join(string(to), "begun")} {
 		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -76,19 +93,26 @@ func MakeDrop(dir string, to drop.Dir) error {
 // [PAYLOAD]. Without a payload, which Codex's notify gives as an argument, it
 // reads stdin. It returns whatever happens.
 func Main(args []string, stdin io.Reader, stderr io.Writer) {
-	c := Config{Now: time.Now}
-	var on drop.Dir // none while it is not known whose
-	fail := func(err any) {
-		if on != "" {
-			on.Complain(time.Now(), fmt.Sprint(err))
+	signal.Ignore(syscall.SIGPIPE) // of a client that closed stderr
+	c, rest, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(stderr, "usage: assay hook claude-code|codex [--dir DIR] [--as agent/NAME] [PAYLOAD]; without PAYLOAD it is read from stdin")
+		return
+	}
+	if err == nil {
+		err = within(patience, func() error { return c.hear(rest, stdin) })
+	}
+	if err != nil {
+		if c.Dir != "" && IsAgent(c.As) {
+			DropOf(c.Dir, c.As).Complain(time.Now(), err.Error())
 		}
 		fmt.Fprintln(stderr, "assay:", err)
 	}
-	defer func() {
-		if p := recover(); p != nil { // a broken hook must not break an agent
-			fail(p)
-		}
-	}()
+}
+
+// parse reads the command line. With an error c is what could be read of it.
+func parse(args []string) (c Config, rest []string, err error) {
+	c.Now = time.Now
 	flags := flag.NewFlagSet("assay hook", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&c.Dir, "dir", os.Getenv("ASSAY_DIR"), "")
@@ -96,39 +120,42 @@ func Main(args []string, stdin io.Reader, stderr io.Writer) {
 	if len(args) > 0 {
 		c.Client = hook.Client(args[0])
 	}
-	err := flags.Parse(args[min(1, len(args)):])
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(stderr, "usage: assay hook claude-code|codex [--dir DIR] [--as agent/NAME] [PAYLOAD]; without PAYLOAD it is read from stdin")
-		return
-	}
+	err = flags.Parse(args[min(1, len(args)):])
 	if c.Dir == "" {
 		dir, dirErr := DefaultDir()
 		c.Dir, err = dir, cmp.Or(err, dirErr)
 	}
-	if IsAgent(c.As) {
-		on = DropOf(c.Dir, c.As)
-	}
-	if err == nil {
-		err = c.hear(flags.Args(), stdin)
-	}
-	if err != nil {
-		fail(err)
+	return c, flags.Args(), err
+}
+
+// within does something that may not end, and that may panic: a broken hook must not
+// break an agent.
+func within(d time.Duration, do func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Errorf("panic: %v", p)
+			}
+		}()
+		done <- do()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(d):
+		return fmt.Errorf("gave up after %v: the payload did not come, or the disk stands still", d)
 	}
 }
 
 // hear reads the payload and records it.
 func (c Config) hear(rest []string, stdin io.Reader) error {
-	var raw []byte
 	if len(rest) > 0 {
-		raw = []byte(rest[len(rest)-1])
-	} else {
-		var err error
-		if raw, err = io.ReadAll(io.LimitReader(stdin, maxPayload+1)); err != nil {
-			return fmt.Errorf("read the payload: %w", err)
-		}
+		return c.Record([]byte(rest[len(rest)-1]))
 	}
-	if len(raw) > maxPayload {
-		return fmt.Errorf("a payload of more than %d bytes is not read", maxPayload)
+	raw, err := hook.Next(stdin, maxPayload)
+	if err != nil {
+		return fmt.Errorf("read the payload: %w", err)
 	}
 	return c.Record(raw)
 }
@@ -161,10 +188,7 @@ func (c Config) note(b begun, r *hook.Report, to drop.Dir, now time.Time) error 
 	if r.Phase == hook.Before {
 		return b.put(r, now)
 	}
-	started, err := b.take(r)
-	if err != nil {
-		return err
-	}
+	started, forgot := b.take(r) // an event without its beginning is better than none
 	e, err := r.Event(events.Maker{Now: func() time.Time { return now }}, c.As, started, now)
 	if err != nil {
 		return err
@@ -173,7 +197,13 @@ func (c Config) note(b begun, r *hook.Report, to drop.Dir, now time.Time) error 
 	if err != nil {
 		return err
 	}
-	return to.Put(event, now)
+	if err := to.Put(event, now); err != nil {
+		return err
+	}
+	if forgot != nil {
+		return fmt.Errorf("when the call began is not known: %w", forgot)
+	}
+	return nil
 }
 
 // begun is the directory of the calls that are under way: an empty file each,
@@ -192,16 +222,32 @@ func (b begun) put(r *hook.Report, now time.Time) error {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return err
 	}
-	return os.Chtimes(path, now, now)
+	if err := os.Chtimes(path, now, now); err != nil {
+		return err
+	}
+	if strings.HasPrefix(name, "00") { // one call in 256: names are hashes
+		b.sweep(now.Add(-begunKept))
+	}
+	return nil
+}
+
+// sweep forgets calls that began before a time and never ended: denied ones, say.
+func (b begun) sweep(before time.Time) {
+	entries, _ := os.ReadDir(string(b))
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.ModTime().Before(before) {
+			_ = os.Remove(filepath.Join(string(b), e.Name()))
+		}
+	}
 }
 
 // take is when the call began, and forgets it; the zero time if nobody noted
-// that. Of two that take one beginning at once, one has it.
+// that, or with an error if that cannot be found out. Of two that take one beginning at once, one has it.
 func (b begun) take(r *hook.Report) (time.Time, error) {
 	names := []string{r.Key()}
 	if !r.Exact() {
 		entries, err := os.ReadDir(string(b))
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return time.Time{}, err
 		}
 		entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), r.Key()+"-") })

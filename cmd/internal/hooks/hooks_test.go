@@ -3,6 +3,7 @@ package hooks
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -44,7 +45,7 @@ func mustRecord(t *testing.T, c Config, payloads ...[]byte) {
 // left are the calls in the drop, in their order.
 func left(t *testing.T, c Config) (out []*events.ToolCalled) {
 	t.Helper()
-	items, _, err := DropOf(c.Dir, c.As).Waiting(1000)
+	items, err := DropOf(c.Dir, c.As).Waiting(1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,14 @@ func TestMainEndsWell(t *testing.T) {
 			t.Errorf("%v: %q; %d complaints, the last %q, want %q", tc.args, out, n, last, tc.want)
 		}
 	}
-	// Where no complaint can stand either.
+	// Where no complaint can stand either; least of all where the agent works.
+	work := t.TempDir()
+	t.Chdir(work)
+	defer func() {
+		if entries, err := os.ReadDir(work); err != nil || len(entries) != 0 {
+			t.Errorf("in the agent's directory: %v, %v", entries, err)
+		}
+	}()
 	if out := main(strings.NewReader("{}"), "claude-code", "--dir", c.Dir, "--as", "operator/main"); !strings.Contains(out, "hooks write as an agent") {
 		t.Error(out)
 	}
@@ -160,8 +168,115 @@ func TestMainEndsWell(t *testing.T) {
 	if out := main(nil, "codex", "--help"); !strings.Contains(out, "usage: assay hook") {
 		t.Error(out)
 	}
+	t.Setenv("ASSAY_DIR", "")
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_STATE_HOME", "")
+	if out := main(bytes.NewReader(payload("PostToolUse", "t", "a")), "codex"); !strings.Contains(out, "no home directory") {
+		t.Error(out)
+	}
 	if n, _ := to.Complaints(); len(left(t, c)) != 2 || n != 6 {
 		t.Errorf("%d events, %d complaints", len(left(t, c)), n)
+	}
+}
+
+// TestStdinNeedNotEnd: a client may keep it open once it sent the payload.
+func TestStdinNeedNotEnd(t *testing.T) {
+	c := house(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if _, err := w.Write(payload("PostToolUse", "t", "a")); err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	Main([]string{"claude-code", "--dir", c.Dir}, r, &stderr)
+	if stderr.Len() > 0 || len(left(t, c)) != 1 {
+		t.Errorf("%s, %d events", &stderr, len(left(t, c)))
+	}
+}
+
+// TestNothingKeepsAnAgent: not a payload that never comes, and not a disk that stands
+// still.
+func TestNothingKeepsAnAgent(t *testing.T) {
+	never := make(chan struct{})
+	defer close(never)
+	err := within(time.Millisecond, func() error { <-never; return nil })
+	if err == nil || !strings.Contains(err.Error(), "gave up") {
+		t.Error(err)
+	}
+	if err := within(time.Hour, func() error { return errors.New("no luck") }); err == nil || err.Error() != "no luck" {
+		t.Error(err)
+	}
+}
+
+// TestTheClockMayGoBack: then a beginning behind the end is not known.
+func TestTheClockMayGoBack(t *testing.T) {
+	c := house(t)
+	now := noon.Add(time.Hour)
+	c.Now = func() time.Time { now = now.Add(-time.Minute); return now }
+	mustRecord(t, c, payload("PreToolUse", "t", "a"), payload("PostToolUse", "t", "a"))
+	if got := spans(left(t, c)); got != "?-58m0" {
+		t.Error(got)
+	}
+}
+
+// TestAnEventWithoutItsBeginning is better than none.
+func TestAnEventWithoutItsBeginning(t *testing.T) {
+	c := house(t)
+	mustRecord(t, c, payload("PreToolUse", "t", "a"))
+	rooms := filepath.Join(string(DropOf(c.Dir, c.As)), "begun")
+	for _, tc := range []struct{ name, id string }{{"with an id", "t"}, {"without an id", ""}} {
+		if err := os.RemoveAll(rooms); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(rooms, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := c.Record(payload("PostToolUse", tc.id, "a"))
+		if err == nil || !strings.Contains(err.Error(), "when the call began is not known") {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+	if got := spans(left(t, c)); got != "?-2 ?-3" {
+		t.Error(got)
+	}
+	if err := os.Remove(rooms); err != nil { // nobody has begun anything
+		t.Fatal(err)
+	}
+	mustRecord(t, c, payload("PostToolUse", "", "a"))
+	if got := spans(left(t, c)); got != "?-2 ?-3 ?-4" {
+		t.Error(got)
+	}
+}
+
+// TestOldBeginningsAreForgotten, by the hooks themselves.
+func TestOldBeginningsAreForgotten(t *testing.T) {
+	c := house(t)
+	mustRecord(t, c, payload("PreToolUse", "old", "a"))
+	later := c.Now().Add(begunKept)
+	c.Now = func() time.Time { return later }
+	const calls = 2000 // of which one in 256 looks
+	for i := range calls {
+		mustRecord(t, c, payload("PreToolUse", fmt.Sprint(i), "a"))
+	}
+	entries, err := os.ReadDir(filepath.Join(string(DropOf(c.Dir, c.As)), "begun"))
+	if err != nil || len(entries) != calls {
+		t.Errorf("%d calls are under way, want %d; %v", len(entries), calls, err)
+	}
+}
+
+func TestIsAgent(t *testing.T) {
+	for id, want := range map[string]bool{
+		"agent/piper": true, "agent/a-b_9": true, "agent/" + strings.Repeat("a", 32): true,
+		"": false, "agent/": false, "agent/9": false, "agent/A": false, "agent/a/b": false, "agent/..": false, "agent/a.b": false, "agent/a\x00": false,
+		"operator/main": false, "piper": false, "agent/" + strings.Repeat("a", 33): false,
+	} {
+		if IsAgent(id) != want {
+			t.Errorf("%q: %v", id, !want)
+		}
 	}
 }
 

@@ -143,6 +143,10 @@ func (g *Gateway) take(file *gateway.File, fresh map[string]*outlet) error {
 	return err
 }
 
+// speaksAs says whether a Unix user may publish as a principal; nobody may where no
+// gateway runs.
+func (g *Gateway) speaksAs(uid uint32, id string) bool { return g != nil && g.door.SpeaksAs(uid, id) }
+
 // blobs is the store of the directory, where resolver, backup and erasure find what
 // is in it; nil where it is another user's, or another host's. None is made: on a
 // host of its own nobody would look into it.

@@ -12,9 +12,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"assay/cmd/internal/hooks"
 	"assay/events/hook"
 	"assay/events/hook/settings"
 	"assay/internal/durable"
+	"assay/internal/principal"
 )
 
 // HookInstall has a client run assay's hooks, or no longer.
@@ -32,7 +34,9 @@ type HookInstalled struct {
 	File    string `json:"file"`
 	Changed bool   `json:"changed"`
 	Command string `json:"command,omitzero"` // that the client runs
-	Text    string `json:"text,omitzero"`    // of the file as it would be, of a dry run
+	// Advice is what stands in the way of recording, or of doing it fast.
+	Advice []string `json:"advice,omitzero"`
+	Text   string   `json:"text,omitzero"` // of the file as it would be, of a dry run
 }
 
 // Run changes the client's file. What else stands in it keeps its bytes. A
@@ -42,19 +46,34 @@ func (in HookInstall) Run() (out HookInstalled, err error) {
 	if out.File, err = in.file(); err != nil {
 		return out, err
 	}
+	state, err := hooks.DefaultDir()
+	if err != nil {
+		return out, err
+	}
+	state += "-hooks"
+	if !in.DryRun { // one at a time, of one user's
+		if err := os.MkdirAll(state, 0o700); err != nil {
+			return out, err
+		}
+		lock, err := durable.WaitLock(filepath.Join(state, "lock"))
+		if err != nil {
+			return out, err
+		}
+		defer func() { err = errors.Join(err, lock.Unlock()) }()
+	}
 	old, err := os.ReadFile(out.File)
 	absent := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !absent {
 		return out, err
 	}
-	undo, err := in.undoOf(out.File)
+	undo, err := undoOf(state, out.File)
 	if err != nil {
 		return out, err
 	}
 	fresh := old
 	switch {
 	case !in.Remove:
-		if out.Command, err = in.command(); err == nil {
+		if out.Command, out.Advice, err = in.command(); err == nil {
 			fresh, err = settings.Add(old, in.Client, out.Command)
 		}
 	case undo.isLast(old):
@@ -82,6 +101,9 @@ func (in HookInstall) Run() (out HookInstalled, err error) {
 		}
 	}
 	undo.After = hashOf(fresh)
+	if err := hooks.MakeDrop(string(in.Dir), hooks.DropOf(string(in.Dir), in.As)); err != nil {
+		return out, fmt.Errorf("hooks of this user could record nothing: %w; where each service has its user, `gateway.json` names the agent's, and `assay permissions` makes her directory", err)
+	}
 	// The note first: it counts only for a file of the hash that it names.
 	if err := undo.save(); err != nil {
 		return out, err
@@ -110,29 +132,36 @@ func (in HookInstall) file() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
+	target, err := filepath.EvalSymlinks(path)
+	if err == nil {
 		return target, nil
+	}
+	if _, lerr := os.Lstat(path); lerr == nil { // a link that leads nowhere is not ours to replace
+		return "", err
 	}
 	return path, nil
 }
 
 // command is what the client is to run: the small program, where it stands beside
-// this one.
-func (in HookInstall) command() (string, error) {
+// this one, else this one with an advice.
+func (in HookInstall) command() (command string, advice []string, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	dir, err := filepath.Abs(string(in.Dir))
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	program := []string{self, "hook"}
-	small := filepath.Join(filepath.Dir(self), "assay-hook")
-	if info, err := os.Stat(small); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-		program = []string{small}
+	program := []string{filepath.Join(filepath.Dir(self), "assay-hook")}
+	if info, err := os.Stat(program[0]); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		advice = append(advice, fmt.Sprintf("there is no %s: every tool call waits several times as long for `assay hook`; put it there (`go build ./cmd/assay-hook`) and install again", program[0]))
+		program = []string{self, "hook"}
 	}
-	return settings.Command(program, in.Client, "--dir", dir, "--as", in.As), nil
+	if _, err := os.Stat(principal.CredentialPath(in.Dir.Creds(), userOf(in.As))); errors.Is(err, fs.ErrNotExist) {
+		advice = append(advice, fmt.Sprintf("there is no credential of %s: what is recorded waits until `assay principal add %s` made one", in.As, in.As))
+	}
+	return settings.Command(program, in.Client, "--dir", dir, "--as", in.As), advice, nil
 }
 
 // replace writes the file, with the mode that it has; nil is no file.
@@ -150,7 +179,8 @@ func replace(path string, data []byte) error {
 	return durable.WriteFile(path, data, mode)
 }
 
-// hookUndo is what DIR/hooks/installed keeps of a file that was changed.
+// hookUndo is what is kept of a file that was changed, in the state of the user whose
+// file it is, beside DIR's default: DIR itself may be another's.
 type hookUndo struct {
 	path   string
 	File   string `json:"file"`
@@ -159,8 +189,8 @@ type hookUndo struct {
 }
 
 // undoOf is the note of a file, an empty one if there is none.
-func (in HookInstall) undoOf(file string) (*hookUndo, error) {
-	u := &hookUndo{path: filepath.Join(in.Dir.Hooks(), "installed", hashOf([]byte(file))[:32]+".json"), File: file}
+func undoOf(state, file string) (*hookUndo, error) {
+	u := &hookUndo{path: filepath.Join(state, hashOf([]byte(file))[:32]+".json"), File: file}
 	raw, err := os.ReadFile(u.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return u, nil
@@ -180,9 +210,6 @@ func (u *hookUndo) isLast(file []byte) bool { return u.After != "" && u.After ==
 func (u *hookUndo) save() error {
 	raw, err := json.Marshal(u, json.FormatNilSliceAsNull(true))
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(u.path), 0o700); err != nil {
 		return err
 	}
 	return durable.WriteFile(u.path, raw, 0o600)

@@ -32,16 +32,19 @@ const (
 	// hooksPatience is how long their answers are waited for before the events
 	// are taken up anew, in their order.
 	hooksPatience = 30 * time.Second
-	// begunKept is how long a call that began is remembered without an end.
-	begunKept = 7 * 24 * time.Hour
 )
 
 // Hooks delivers what the hooks of agents' clients leave in DIR/hooks, each
 // agent's events with its own credential. Of several on one directory one
-// delivers.
+// delivers. A drop counts if it belongs to the directory's owner or to a user who
+// may call the gateway as that agent.
+//
+// The drop is the agent's, who may fill it with traps. So the lock, and the log of
+// what was refused, stand in DIR/gateway/hooks.
 type Hooks struct {
 	dir  Dir
 	hub  *Hub
+	door *Gateway // nil where none runs
 	log  zerolog.Logger
 	done sync.WaitGroup
 	ctx  context.Context
@@ -53,9 +56,10 @@ type Hooks struct {
 // dropped is one agent's drop.
 type dropped struct {
 	drop.Dir
-	principal          string
-	delivered, refused atomic.Uint64
-	trouble            atomic.Pointer[string] // why nothing is delivered now
+	principal string
+	room      drop.Dir // of whoever delivers: lock and log
+	delivered atomic.Uint64
+	trouble   atomic.Pointer[string] // why nothing is delivered now
 
 	// Of the one that delivers: the lock that keeps others out, and the way to the
 	// ledger; nil until there is something to deliver.
@@ -64,9 +68,10 @@ type dropped struct {
 	client *publish.Client
 }
 
-// StartHooks delivers until ctx ends. The broker may be away meanwhile.
-func StartHooks(ctx context.Context, dir Dir, hub *Hub, log zerolog.Logger) *Hooks {
-	h := &Hooks{dir: dir, hub: hub, log: log, ctx: ctx, drops: map[string]*dropped{}}
+// StartHooks delivers until ctx ends. The broker may be away meanwhile. door says who
+// may speak as whom, and may be nil.
+func StartHooks(ctx context.Context, dir Dir, hub *Hub, door *Gateway, log zerolog.Logger) *Hooks {
+	h := &Hooks{dir: dir, hub: hub, door: door, log: log, ctx: ctx, drops: map[string]*dropped{}}
 	h.done.Go(func() {
 		for h.look(); pause(ctx, hooksEvery) == nil; h.look() {
 		}
@@ -103,7 +108,7 @@ func (h *Hooks) look() {
 		h.mu.Lock()
 		d := h.drops[id]
 		if d == nil {
-			d = &dropped{Dir: hooks.DropOf(string(h.dir), id), principal: id}
+			d = &dropped{Dir: hooks.DropOf(string(h.dir), id), principal: id, room: drop.Dir(filepath.Join(h.dir.Gateway(), "hooks", userOf(id)))}
 			h.drops[id] = d
 			h.done.Go(func() { h.deliver(d) })
 		}
@@ -114,7 +119,7 @@ func (h *Hooks) look() {
 // deliver empties a drop again and again.
 func (h *Hooks) deliver(d *dropped) {
 	defer d.close()
-	swept := time.Time{}
+	swept := time.Time{} // of what was left unfinished
 	for {
 		n, err := h.empty(d)
 		switch {
@@ -122,7 +127,7 @@ func (h *Hooks) deliver(d *dropped) {
 			return
 		case n == 0 && err == nil && time.Since(swept) > time.Hour:
 			swept = time.Now()
-			d.sweep(swept.Add(-begunKept))
+			d.Sweep(swept.Add(-time.Hour))
 		}
 		wait := hooksEvery
 		switch {
@@ -166,8 +171,11 @@ func (h *Hooks) empty(d *dropped) (int, error) {
 	if err := d.hold(); err != nil {
 		return 0, err
 	}
-	items, _, err := d.Waiting(hooksBatch)
+	items, err := d.Waiting(hooksBatch)
 	if err != nil || len(items) == 0 {
+		return 0, err
+	}
+	if err := h.owned(d); err != nil {
 		return 0, err
 	}
 	if err := h.connect(d); err != nil {
@@ -177,31 +185,66 @@ func (h *Hooks) empty(d *dropped) (int, error) {
 	defer cancel()
 	pending := make([]*publish.Pending, len(items))
 	for i, item := range items {
-		pending[i] = d.client.Send(item.Event)
+		if item.Err == nil {
+			pending[i] = d.client.Send(item.Event)
+		}
 	}
 	for i, item := range items {
-		_, err := pending[i].Wait(ctx)
-		var refusal *publish.Refusal
-		switch {
-		case errors.As(err, &refusal) && errors.Is(err, publish.ErrRefused):
-			d.refused.Add(1)
-			d.Complain(time.Now(), fmt.Sprintf("the ledger refused an event: %v", refusal))
-		case err != nil:
-			return i, fmt.Errorf("deliver what hooks left: %w", err)
-		default:
-			d.delivered.Add(1)
-		}
-		if err := item.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := d.settle(ctx, item, pending[i]); err != nil {
 			return i, err
 		}
 	}
 	return len(items), nil
 }
 
+// owned says why a drop's events do not count as its principal's: nil if they do.
+func (h *Hooks) owned(d *dropped) error {
+	owner, err := d.Owner()
+	if err != nil {
+		return err
+	}
+	house, err := drop.Dir(h.dir).Owner()
+	if err != nil {
+		return err
+	}
+	if owner == house || owner == uint32(os.Geteuid()) || h.door.speaksAs(owner, d.principal) {
+		return nil
+	}
+	return fmt.Errorf("%s belongs to uid %d, who may not speak as %s: `gateway.json` says who may, and `assay permissions` makes their directories", d.Dir, owner, d.principal)
+}
+
+// settle waits for the answer to an event, nil for what is none, and takes it out of
+// the drop: delivered, or set aside for good.
+func (d *dropped) settle(ctx context.Context, item drop.Item, sent *publish.Pending) error {
+	refused := item.Err
+	if sent != nil {
+		_, err := sent.Wait(ctx)
+		var refusal *publish.Refusal
+		switch {
+		case err == nil:
+			d.delivered.Add(1)
+			return item.Remove()
+		case !errors.As(err, &refusal) || !errors.Is(err, publish.ErrRefused):
+			return fmt.Errorf("deliver what hooks left: %w", err)
+		}
+		refused = fmt.Errorf("the ledger refused an event: %w", refusal)
+	}
+	name, err := item.SetAside()
+	if err != nil {
+		return err
+	}
+	d.room.Complain(time.Now(), fmt.Sprintf("%v; it is kept as %s", refused, name))
+	return nil
+}
+
 // hold takes the drop's lock: durable.ErrLocked while another process has it.
-func (d *dropped) hold() (err error) {
-	if d.lock == nil {
-		d.lock, err = durable.TryLock(filepath.Join(string(d.Dir), "lock"))
+func (d *dropped) hold() error {
+	if d.lock != nil {
+		return nil
+	}
+	err := os.MkdirAll(string(d.room), 0o700)
+	if err == nil {
+		d.lock, err = durable.TryLock(filepath.Join(string(d.room), "lock"))
 	}
 	return err
 }
@@ -226,23 +269,13 @@ func (h *Hooks) connect(d *dropped) error {
 	return nil
 }
 
-// sweep forgets calls that began before a time and never ended: denied ones, say.
-func (d *dropped) sweep(before time.Time) {
-	begun := filepath.Join(string(d.Dir), "begun")
-	entries, _ := os.ReadDir(begun) // there is none before the first call
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.ModTime().Before(before) {
-			_ = os.Remove(filepath.Join(begun, e.Name()))
-		}
-	}
-}
-
 // HookStatus is what the hooks of one agent left, and what became of it.
 type HookStatus struct {
-	Waiting   int    `json:"waiting"`   // events that are to be delivered
-	Delivered uint64 `json:"delivered"` // since the start
-	Refused   uint64 `json:"refused"`   // by the ledger, for good
-	Errors    int    `json:"errors"`    // in the log beside the events, of hooks that could not record
+	Waiting   int    `json:"waiting"`          // events that are to be delivered
+	Delivered uint64 `json:"delivered"`        // since the start
+	Refused   int    `json:"refused"`          // files that are kept as NAME.refused: the ledger refused the event, or it is another user's
+	Strange   int    `json:"strange,omitzero"` // entries that are named like events and are no files
+	Errors    int    `json:"errors"`           // in the logs, of hooks that could not record and of what was refused
 	LastError string `json:"last_error,omitzero"`
 	Trouble   string `json:"trouble,omitzero"` // why nothing is delivered
 }
@@ -256,9 +289,11 @@ func (h *Hooks) StatusOf() map[string]HookStatus {
 	defer h.mu.Unlock()
 	var out map[string]HookStatus
 	for id, d := range h.drops {
-		s := HookStatus{Delivered: d.delivered.Load(), Refused: d.refused.Load()}
-		_, s.Waiting, _ = d.Waiting(0)
+		n, _ := d.Count()
+		s := HookStatus{Waiting: n.Waiting, Delivered: d.delivered.Load(), Refused: n.Refused, Strange: n.Strange}
 		s.Errors, s.LastError = d.Complaints()
+		ours, last := d.room.Complaints()
+		s.Errors, s.LastError = s.Errors+ours, max(s.LastError, last) // each begins with its time
 		if t := d.trouble.Load(); t != nil {
 			s.Trouble = *t
 		}

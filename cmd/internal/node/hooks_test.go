@@ -1,14 +1,17 @@
 package node
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 
 	"assay/cmd/internal/hooks"
 	"assay/events"
+	"assay/events/drop"
 	"assay/events/eventstest"
 	"assay/events/hook"
 	"assay/internal/principal"
@@ -116,7 +120,7 @@ func TestHooksAtOnce(t *testing.T) {
 	h.run(hookPayload("PreToolUse", 0)) // nothing runs yet
 	h.run(hookPayload("PostToolUse", 0))
 	u := h.up()
-	second := StartHooks(t.Context(), h.dir, u.Hub, zerolog.Nop())
+	second := StartHooks(t.Context(), h.dir, u.Hub, nil, zerolog.Nop())
 	var all sync.WaitGroup
 	for i := 1; i <= n; i++ {
 		all.Go(func() {
@@ -152,8 +156,8 @@ func notAnAgents(t *testing.T) []byte {
 	return eventstest.Encode(t, &events.OpportunityDetected{OpportunityID: "opp-1", Kind: "why", Component: "scan", DetectorVersion: "1", TextSpanHash: hashOf(nil)})
 }
 
-// TestHooksWhileNobodyRuns: what is left meanwhile is delivered after the next start,
-// and what the ledger refuses is said.
+// TestHooksWhileNobodyRuns: what is left meanwhile is delivered after the next start.
+// What can never be delivered is said and kept, and nothing waits behind it.
 func TestHooksWhileNobodyRuns(t *testing.T) {
 	h := newHookHouse(t)
 	u := h.up()
@@ -162,19 +166,167 @@ func TestHooksWhileNobodyRuns(t *testing.T) {
 	h.stop(u)
 	h.run(hookPayload("PostToolUse", 2))
 	to := hooks.DropOf(string(h.dir), "agent/piper")
-	for _, event := range [][]byte{[]byte("{"), []byte(`[1]`), notAnAgents(t)} { // not an agent's
+	bad := [][]byte{[]byte("{"), []byte(`[1]`), notAnAgents(t), bytes.Repeat([]byte("x"), drop.MaxEvent)}
+	for _, event := range bad { // not an agent's
 		if err := to.Put(event, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
+	refused := len(bad)
+	if err := os.WriteFile(filepath.Join(string(to), "0.event"), nil, 0o600); err != nil { // the oldest, of no byte
+		t.Fatal(err)
+	}
+	refused++
+	if os.Getuid() == 0 { // her word, but not her file
+		path := filepath.Join(string(to), "1.event")
+		foreign := eventstest.Gate(t)
+		if err := errors.Join(os.WriteFile(path, foreign, 0o644), os.Chown(path, 12345, 12345)); err != nil {
+			t.Fatal(err)
+		}
+		refused++
+	}
+	for name, trap := range map[string]func(string) error{
+		"2.event":    func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"3.event":    func(path string) error { return os.Symlink("/etc/passwd", path) },
+		"errors.log": func(path string) error { return os.Symlink("/etc/passwd", path) },
+	} {
+		if err := trap(filepath.Join(string(to), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	h.run(hookPayload("PostToolUse", 3))
-	hooks.Main([]string{"codex", "--dir", string(h.dir)}, strings.NewReader("no payload"), io.Discard) // a complaint
-	u = h.up()
-	h.calls(u, 3)
-	st := h.status(u, func(st HookStatus) bool { return st.Waiting == 0 })
-	if st.Delivered != 2 || st.Refused != 3 || st.Errors != 4 || !strings.Contains(st.LastError, "the ledger refused an event: forbidden_type at /type") {
+	hers := wellFormed(t, to)
+	for again := range 2 {
+		if again == 1 { // as after a crash before it was taken out
+			if err := to.Put(hers, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		u = h.up()
+		st := h.status(u, func(st HookStatus) bool { return st.Waiting == 0 && st.Refused > 0 && st.Delivered > 0 })
+		calls := h.calls(u, 3)
+		if len(calls) != 3 || slices.ContainsFunc(calls, func(c view.ToolCall) bool { return c.Repeats != 0 }) {
+			t.Errorf("%+v", calls)
+		}
+		if st.Delivered != uint64(2-again) || st.Refused != refused || st.Strange != 2 || st.Errors != refused || st.Trouble != "" || !strings.Contains(st.LastError, "; it is kept as ") {
+			t.Errorf("%d: %+v", again, st)
+		}
+		h.stop(u)
+	}
+	kept, err := filepath.Glob(filepath.Join(string(to), "*.refused"))
+	if err != nil || len(kept) != refused {
+		t.Fatalf("%v, %v", kept, err)
+	}
+	var found int
+	for _, path := range kept {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+		}
+		if slices.ContainsFunc(bad, func(b []byte) bool { return bytes.Equal(b, raw) }) {
+			found++
+		}
+	}
+	if found != len(bad) {
+		t.Errorf("of %d refused events %d are kept", len(bad), found)
+	}
+	log, err := os.ReadFile(filepath.Join(h.dir.Gateway(), "hooks", "agent.piper", "errors.log"))
+	if err != nil || !strings.Contains(string(log), "the ledger refused an event: forbidden_type at /type") {
+		t.Errorf("%v\n%s", err, log)
+	}
+}
+
+// wellFormed is the first event of a drop that is one.
+func wellFormed(t *testing.T, d drop.Dir) []byte {
+	t.Helper()
+	items, err := d.Waiting(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range items {
+		if e, err := events.Decode(i.Event); i.Err == nil && err == nil && e.Data.Type() == events.TypeToolCalled {
+			return i.Event
+		}
+	}
+	t.Fatal("no event")
+	return nil
+}
+
+// TestInstallationsAtOnce: the last one stands, whole, and what stood there before the
+// first is put back.
+func TestInstallationsAtOnce(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("CLAUDE_CONFIG_DIR", "")
+	dir := Dir(t.TempDir())
+	file := filepath.Join(home, ".claude", "settings.json")
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			in := HookInstall{Dir: dir, Client: hook.ClaudeCode, As: fmt.Sprintf("agent/a%d", i)}
+			if _, err := in.Run(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	raw, err := os.ReadFile(file)
+	if n := bytes.Count(raw, []byte("--as agent/a")); err != nil || n != 3 {
+		t.Errorf("%d hooks, %v\n%s", n, err, raw)
+	}
+	if out, err := (HookInstall{Dir: dir, Client: hook.ClaudeCode, As: "agent/piper", Remove: true}).Run(); err != nil || !out.Changed {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there was no file, and is one: %v", err)
+	}
+}
+
+// TestADropOfAnotherUser is not delivered unless the gateway lets that user speak as
+// its agent.
+func TestADropOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED: not root: no drop can be given to another user")
+	}
+	h := newHookHouse(t)
+	h.run(hookPayload("PostToolUse", 1))
+	to := filepath.Join(h.dir.Hooks(), "agent.piper")
+	give := func(uid int) {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(to, "*.event"))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		if err := errors.Join(os.Chown(to, uid, -1), os.Chown(files[0], uid, -1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	callers := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(h.dir.GatewayFile(), []byte(`{"v":1,"callers":[`+text+`]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give(12345)
+	if _, err := principal.Dir(h.dir).Add(principal.New(principal.Agent, "other", "production")); err != nil {
+		t.Fatal(err)
+	}
+	callers(`{"uid":12345,"principal":"agent/other"}`)
+	u, err := StartUp(t.Context(), UpConfig{Dir: h.dir, Software: "test", Log: zerolog.Nop(), Seal: time.Hour, Gateway: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := h.status(u, func(st HookStatus) bool { return st.Trouble != "" })
+	if st.Waiting != 1 || !strings.Contains(st.Trouble, "belongs to uid 12345, who may not speak as agent/piper") {
 		t.Errorf("%+v", st)
 	}
+	callers(`{"uid":12345,"principal":"agent/piper"}`)
+	if err := u.Door.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	h.calls(u, 1)
+	h.status(u, func(st HookStatus) bool { return st.Waiting == 0 && st.Trouble == "" && st.Refused == 0 })
 	h.stop(u)
 }
 

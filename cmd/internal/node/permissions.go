@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"assay/cmd/internal/hooks"
+	"assay/events/gateway"
 	"assay/ledger/logger"
 )
 
@@ -32,6 +34,9 @@ const (
 	// root owns what no service may change.
 	root = "root"
 )
+
+// uid names a user by number in a rule, in place of a service.
+func uid(n uint32) string { return "#" + strconv.FormatUint(uint64(n), 10) }
 
 // rule says whose the entries are that match a pattern of path.Match, relative
 // to the directory. The first rule that matches counts.
@@ -87,6 +92,7 @@ var rules = []rule{
 	private("resolver", "resolver"),
 	private("gateway", "gateway"),
 	private("telemetry", "sensor"),
+	{"hooks", root, members, 0o751, false}, // the drops in it are the agents' (split.drops)
 	{"creds", root, members, 0o710, false},
 	credential("service.logger-*", "logger"),
 	credential("service.ingress", "ingress"),
@@ -159,7 +165,7 @@ func Permissions(c PermissionsConfig) ([]Deviation, error) {
 	if c.Prefix == "" {
 		c.Prefix = "assay"
 	}
-	s := &split{prefix: c.Prefix, check: c.Check, ids: map[string]int{}, found: []Deviation{}}
+	s := &split{prefix: c.Prefix, check: c.Check, ids: map[string]int{}, rooms: map[string]rule{}, found: []Deviation{}}
 	for _, n := range nodes {
 		if err := s.room(c.Dir, filepath.Join("nodes", filepath.Base(n), "run")); err != nil {
 			return s.found, err
@@ -167,6 +173,9 @@ func Permissions(c PermissionsConfig) ([]Deviation, error) {
 	}
 	if whole == nil {
 		if err := s.links(c); err != nil {
+			return s.found, err
+		}
+		if err := s.drops(c.Dir); err != nil {
 			return s.found, err
 		}
 	}
@@ -183,7 +192,8 @@ func Permissions(c PermissionsConfig) ([]Deviation, error) {
 type split struct {
 	prefix string
 	check  bool
-	ids    map[string]int // of "user NAME" and "group NAME"
+	ids    map[string]int  // of "user NAME" and "group NAME"
+	rooms  map[string]rule // of agents: nothing below them is looked at
 	found  []Deviation
 }
 
@@ -193,6 +203,9 @@ func (s *split) entry(f *os.File, rel string, above *rule) error {
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("%s: %w", rel, err)
+	}
+	if r, ok := s.rooms[rel]; ok {
+		return s.enforce(f, rel, info, r, false)
 	}
 	r := above
 	if r == nil {
@@ -290,6 +303,9 @@ func (s *split) id(kind, part string) (int, error) {
 	if part == root {
 		return 0, nil
 	}
+	if n, ok := strings.CutPrefix(part, "#"); ok {
+		return strconv.Atoi(n)
+	}
 	name := s.prefix
 	if part != members {
 		name += "-" + part
@@ -351,6 +367,38 @@ func linksOf(c PermissionsConfig) (map[string]string, error) {
 		links["sensor-"+name+".sock"] = "sensor/sensor-" + name + ".sock"
 	}
 	return links, nil
+}
+
+// drops makes a directory for the hooks of each agent whom gateway.json gives a Unix
+// user: that user's, and the gateway's group's, which takes out what it delivered.
+// Whose the files in it are is looked at by whoever reads them. Nothing is given
+// away here: another user's file must not become an event of hers.
+func (s *split) drops(d Dir) error {
+	if err := s.room(d, "hooks"); err != nil {
+		return err
+	}
+	file, err := gateway.Load(d.GatewayFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	users, err := file.Users()
+	if err != nil {
+		return err
+	}
+	for id, n := range users {
+		if !hooks.IsAgent(id) {
+			continue
+		}
+		to := string(hooks.DropOf("", id))
+		if err := s.room(d, to); err != nil {
+			return err
+		}
+		s.rooms[to] = rule{to, uid(n), "gateway", fs.ModeSetgid | 0o770, false}
+	}
+	return nil
 }
 
 // links makes the directories in DIR/run and the links that lead into them.

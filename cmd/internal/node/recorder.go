@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -39,13 +40,14 @@ func (r *Recorder) Publish(ctx context.Context, event []byte) (publish.Answer, e
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.queued {
-		_, waiting, err := r.drop.Waiting(0)
-		if r.queued = err != nil || waiting > 0; r.queued {
+		n, err := r.drop.Count()
+		if r.queued = err != nil || n.Waiting > 0; r.queued {
 			return r.spool(event)
 		}
 	}
 	if err := r.connect(); err != nil {
-		if errors.Is(err, errNoCredential) {
+		// One who may not read it has a gateway that may: her user is one of several.
+		if errors.Is(err, errNoCredential) && !errors.Is(err, fs.ErrPermission) {
 			return publish.Answer{}, err // nobody could deliver it either
 		}
 		return r.spool(event)

@@ -124,7 +124,7 @@ func (s *Service) start(ctx context.Context, cfg ServiceConfig) (err error) {
 			return err
 		}
 		g.show(s.health)
-		h := StartHooks(ctx, cfg.Dir, s.hub, cfg.Log)
+		h := StartHooks(ctx, cfg.Dir, s.hub, g, cfg.Log)
 		s.wait = func() error { return errors.Join(h.Wait(), g.Wait()) }
 		s.reload, s.ready, s.status = g.Reload, g.ready, func(st *Status) { st.Gateway, st.Hooks = g.StatusOf(), h.StatusOf() }
 	default:

@@ -113,8 +113,6 @@ func (u *Up) start(ctx context.Context) (err error) {
 		return err
 	}
 	u.run("resolver", u.Judge.Wait)
-	u.Hooks = StartHooks(ctx, c.Dir, u.Hub, c.Log)
-	u.run("hooks", u.Hooks.Wait)
 	if c.Gateway {
 		if u.Door, err = StartGateway(ctx, c.Dir, u.Hub, GatewayConfig{LowWater: c.lowWater(), Log: c.Log}); err != nil {
 			return err
@@ -122,6 +120,8 @@ func (u *Up) start(ctx context.Context) (err error) {
 		u.Door.show(u.health)
 		u.run("gateway", u.Door.Wait)
 	}
+	u.Hooks = StartHooks(ctx, c.Dir, u.Hub, u.Door, c.Log)
+	u.run("hooks", u.Hooks.Wait)
 	if u.socket, err = ListenSocket(c.Dir.Socket(), u.mux()); err != nil {
 		return err
 	}

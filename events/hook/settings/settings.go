@@ -56,10 +56,13 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// isOurs says whether a command line is one of Command's, of any build.
+// isOurs says whether a command line is one of Command's, of any build: by the
+// program's name, or where that was changed by the flags that an installation gives.
 func isOurs(command string) bool {
 	words := split(command)
-	if len(words) > 1 && path.Base(words[0]) == "assay" && words[1] == "hook" {
+	n := len(words)
+	installed := n == 7 && words[n-4] == "--dir" && words[n-2] == "--as"
+	if n > 1 && words[1] == "hook" && (path.Base(words[0]) == "assay" || installed) {
 		words = words[1:]
 	} else if len(words) == 0 || path.Base(words[0]) != "assay-hook" {
 		return false

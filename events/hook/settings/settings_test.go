@@ -29,16 +29,19 @@ func TestCommandIsOneLineOfTheShells(t *testing.T) {
 		t.Errorf("got %s, want %s", command, want)
 	}
 	for line, want := range map[string]bool{
-		command:                           true,
-		"/usr/bin/assay hook codex --x":   true,
-		"'/a b/assay' hook claude-code":   true,
-		"assay-hook codex":                true,
-		"assay hook install claude-code":  false,
-		"assay-hook":                      false,
-		"echo assay-hook codex":           false,
-		"/usr/bin/assay hooks codex":      false,
-		"":                                false,
-		"my-assay-hook claude-code --dir": false,
+		command:                                             true,
+		"/usr/bin/assay hook codex --x":                     true,
+		"'/a b/assay' hook claude-code":                     true,
+		"assay-hook codex":                                  true,
+		"assay hook install claude-code":                    false,
+		"/opt/assay-2 hook codex --dir /d --as agent/piper": true,
+		"/opt/other hook codex --dir /d":                    false,
+		"/opt/other hook emacs --dir /d --as agent/piper":   false,
+		"assay-hook":                                        false,
+		"echo assay-hook codex":                             false,
+		"/usr/bin/assay hooks codex":                        false,
+		"":                                                  false,
+		"my-assay-hook claude-code --dir":                   false,
 	} {
 		if isOurs(line) != want {
 			t.Errorf("%q is ours: %v", line, !want)
