@@ -51,7 +51,7 @@ func fromSpan(s ptrace.Span, resource pcommon.Map, cfg Config) (*events.Event, e
 		return nil, errors.New("without trace or span id")
 	}
 	r := &span{s: s, item: item{
-		fields: fields{own: s.Attributes(), resource: resource}, capture: captureOf(cfg), trace: s.TraceID(),
+		fields: fields{own: s.Attributes(), resource: resource}, trace: s.TraceID(),
 	}}
 	r.start, r.end = r.time("start", s.StartTimestamp()), r.time("end", s.EndTimestamp())
 	switch {
@@ -67,7 +67,7 @@ func fromSpan(s ptrace.Span, resource pcommon.Map, cfg Config) (*events.Event, e
 	if r.start != nil && r.end != nil && r.end.Before(*r.start) {
 		return nil, errors.New("it ends before it starts")
 	}
-	r.id = events.DerivedID("otlp span", r.capture, s.TraceID().String(), s.SpanID().String())
+	r.id = events.DerivedID("otlp span", capture, s.TraceID().String(), s.SpanID().String())
 	switch name {
 	case opTool:
 		return r.toolCalled()
@@ -75,13 +75,6 @@ func fromSpan(s ptrace.Span, resource pcommon.Map, cfg Config) (*events.Event, e
 		return r.episode()
 	}
 	return r.usageRecorded()
-}
-
-func captureOf(cfg Config) string {
-	if cfg.Capture == "" {
-		return CaptureOTLP
-	}
-	return cfg.Capture
 }
 
 func format(t *time.Time) *string {

@@ -69,6 +69,7 @@ var formats = []format{
 	{"inspect", readInspect},
 	{"jsonl", readOwn},
 	{"openrca", readOpenRCA},
+	{"otlp", readOTLP},
 }
 
 // Formats lists the names of the formats.
@@ -210,6 +211,7 @@ type draft struct {
 	data    events.Payload
 	time    *string // nil: unknown
 	episode string
+	trace   string // the envelope's correlationid; "" is none
 	content string // to be kept by dataref; "" is none
 	line    int64  // 0: the current one
 	// at tells apart what would else be one event said twice, where nothing in the
@@ -245,7 +247,7 @@ func (m *maker) put(d draft) error {
 	if err != nil {
 		return fmt.Errorf("import %s: %w", typ, err)
 	}
-	e := &events.Event{Type: typ, Source: "urn:assay:import:" + m.cfg.Format, EpisodeID: d.episode, Time: unknownTime, RawData: data}
+	e := &events.Event{Type: typ, Source: "urn:assay:import:" + m.cfg.Format, EpisodeID: d.episode, CorrelationID: d.trace, Time: unknownTime, RawData: data}
 	if d.time != nil {
 		e.Time = *d.time
 	}

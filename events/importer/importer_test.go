@@ -80,7 +80,7 @@ func tryRead(tb testing.TB, format string, role schema.Role, in io.Reader) (*res
 // samples are small files in the shape of each format, written for these tests.
 var samples = map[string]string{
 	"claude-code": "claude-code.jsonl", "codex": "codex.jsonl", "handoff": "handoff.jsonl", "holmesgpt": "holmesgpt.json",
-	"inspect": "inspect.json", "jsonl": "own.jsonl", "openrca": "openrca.csv",
+	"inspect": "inspect.json", "jsonl": "own.jsonl", "openrca": "openrca.csv", "otlp": "otlp.jsonl",
 }
 
 func sample(tb testing.TB, format string) []byte {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"assay/internal/otlp"
 )
 
 var (
@@ -144,25 +146,35 @@ func decode[T any](m *maker, raw []byte) (*T, bool) {
 	}
 	v = new(T)
 	if err = json.Unmarshal(raw, v, mending); err == nil {
-		if utf8.Valid(raw) {
-			m.mended(mendedSurrogate)
-		} else {
-			m.mended(mendedUTF8)
-		}
+		m.mended(mendedText(raw))
 		return v, true
 	}
-	_, semantic := errors.AsType[*json.SemanticError](err)
+	m.bad(kindOf(err), err.Error())
+	return nil, false
+}
+
+// mendedText is the kind of repair without which a text was no JSON.
+func mendedText(raw []byte) string {
+	if utf8.Valid(raw) {
+		return mendedSurrogate
+	}
+	return mendedUTF8
+}
+
+// kindOf is the kind of a line that was not decoded.
+func kindOf(err error) string {
+	_, syntactic := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		m.bad(badDuplicate, err.Error())
-	case semantic:
-		m.bad(badShape, err.Error())
+		return badDuplicate
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		m.bad(badTruncated, err.Error())
-	default:
-		m.bad(badJSON, err.Error())
+		return badTruncated
+	case errors.Is(err, otlp.ErrTooMany):
+		return badLong
+	case syntactic:
+		return badJSON
 	}
-	return nil, false
+	return badShape
 }
 
 // part reads a value inside of a line that was judged already; false for one of

@@ -47,7 +47,7 @@ func TestMany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := codec.Unmarshal(c.signal, body, c.into); err != nil {
+			if err := codec.Unmarshal(c.signal, body, otlp.MaxMessages, c.into); err != nil {
 				t.Errorf("%s as %s: %v", name, contentType, err)
 			}
 			if contentType == otlp.JSON {
@@ -56,7 +56,7 @@ func TestMany(t *testing.T) {
 			body = append(body, body...)
 			body = append(body, body...) // protobuf's concatenation is the union
 			body = append(body, body...)
-			if err := codec.Unmarshal(c.signal, body, c.into); !errors.Is(err, otlp.ErrTooMany) {
+			if err := codec.Unmarshal(c.signal, body, otlp.MaxMessages, c.into); !errors.Is(err, otlp.ErrTooMany) {
 				t.Errorf("%s as %s, eight times as many: %v", name, contentType, err)
 			}
 		}
@@ -66,7 +66,7 @@ func TestMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	many := `{"resourceSpans":[` + strings.Repeat("{},", otlp.MaxMessages) + `{}]}`
-	if err := codec.Unmarshal(otlp.TracesSignal, []byte(many), ptraceotlp.NewExportRequest()); !errors.Is(err, otlp.ErrTooMany) {
+	if err := codec.Unmarshal(otlp.TracesSignal, []byte(many), otlp.MaxMessages, ptraceotlp.NewExportRequest()); !errors.Is(err, otlp.ErrTooMany) {
 		t.Errorf("JSON: %v", err)
 	}
 }
@@ -93,7 +93,7 @@ func TestDeep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := codec.Unmarshal(otlp.LogsSignal, body, plogotlp.NewExportRequest()); !errors.Is(err, want) {
+			if err := codec.Unmarshal(otlp.LogsSignal, body, otlp.MaxMessages, plogotlp.NewExportRequest()); !errors.Is(err, want) {
 				t.Errorf("%d deep as %s: %v", depth, contentType, err)
 			}
 		}
@@ -124,7 +124,7 @@ func FuzzUnmarshal(f *testing.F) {
 			return
 		}
 		req := ptraceotlp.NewExportRequest()
-		if err := codec.Unmarshal(otlp.TracesSignal, body, req); err != nil {
+		if err := codec.Unmarshal(otlp.TracesSignal, body, otlp.MaxMessages, req); err != nil {
 			return
 		}
 		proto, err := req.MarshalProto()
