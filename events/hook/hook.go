@@ -269,17 +269,6 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$`)
-
-// idOr is an identifier that a client chose, or a hash of it where events may
-// not hold it as it is.
-func idOr(prefix, id string) string {
-	if id == "" || identifier.MatchString(id) {
-		return id
-	}
-	return prefix + digest(id)
-}
-
 // Event is the tool call of a report of the phase After, in the name of author.
 // Of started, the zero time is unknown; ended is when the hook heard.
 func (r *Report) Event(m events.Maker, author string, started, ended time.Time) (*events.Event, error) {
@@ -296,7 +285,7 @@ func (r *Report) Event(m events.Maker, author string, started, ended time.Time) 
 		call.StartedAt = known(events.FormatTime(started))
 	}
 	if r.Exact() {
-		call.ToolCallID = idOr("call:", r.id)
+		call.ToolCallID = events.Identifier(r.id)
 		call.Context.ToolCallID = &call.ToolCallID
 	} else {
 		// Two calls alike in one turn are two: they ended at different times.
@@ -308,7 +297,7 @@ func (r *Report) Event(m events.Maker, author string, started, ended time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	e.EpisodeID, e.CorrelationID = idOr("session:", r.session), idOr("turn:", r.turn)
+	e.EpisodeID, e.CorrelationID = events.Identifier(r.session), events.Identifier(r.turn)
 	return e, nil
 }
 

@@ -229,7 +229,7 @@ func TestOddNamesFit(t *testing.T) {
 	long := strings.Repeat("ä", 300)
 	e, _ := event(t, ClaudeCode, strings.NewReplacer("00893aaf-19fa-41d2-8238-13269b9b3ca0", long, "toolu_01DEF456", "tool call 7", "Write", long, "/home/u/p/a.txt", long, "prompt-1", " ").Replace(claudePost), began)
 	d := e.Data.(*events.ToolCalled)
-	if !strings.HasPrefix(e.EpisodeID, "session:") || !strings.HasPrefix(d.ToolCallID, "call:") || !strings.HasPrefix(e.CorrelationID, "turn:") || d.Target != nil || len([]rune(d.Tool)) != 256 {
+	if !strings.HasPrefix(e.EpisodeID, "sha256:") || !strings.HasPrefix(d.ToolCallID, "sha256:") || !strings.HasPrefix(e.CorrelationID, "sha256:") || d.Target != nil || len([]rune(d.Tool)) != 256 {
 		t.Errorf("%+v %+v", e, d)
 	}
 }

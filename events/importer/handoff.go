@@ -65,7 +65,7 @@ func (m *maker) handoff(l *handoffLine, r *handoffRun, e *events.EpisodeRecorded
 	// What was written to the cache was read in full.
 	e.UncachedInputTokens = sum(m.number(r.Uncached.v), m.number(r.Created.v))
 	e.CachedInputTokens, e.OutputTokens, e.TotalTokens = m.number(r.Cached.v), m.number(r.Output.v), m.number(r.Total.v)
-	d := draft{data: e, episode: clip(string(r.Session), 128)}
+	d := draft{data: e, episode: events.Identifier(string(r.Session))}
 	if d.episode == "" {
 		m.mended(mendedMissingID)
 		d.at = m.at()

@@ -301,11 +301,11 @@ func (m *maker) timestamp(s string) *string {
 
 // id is an identifier as the ledger can hold it; "" stays what it is.
 func (m *maker) id(s string) string {
-	if s == "" || isID(s) {
-		return s
+	id := events.Identifier(s)
+	if id != s {
+		m.mended(mendedID)
 	}
-	m.mended(mendedID)
-	return "sha256:" + hashOf(s)
+	return id
 }
 
 // known is id, nil for "".
@@ -314,19 +314,6 @@ func (m *maker) known(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-func isID(s string) bool {
-	if s == "" || len(s) > 128 || strings.IndexByte("._:/-", s[0]) >= 0 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("._:/-", c) < 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // name is a short name, cut where it is longer than one may be; nil for "".

@@ -244,7 +244,8 @@ func (f *flag) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 func (f flag) is() bool { return f.v != nil && *f.v }
 
 // contentHash is the SHA-256 of a content: of a string the text, of anything else
-// its JSON without white space. Nil where there is none.
+// its canonical JSON (RFC 8785), as hooks make it of what a tool is given. Nil where
+// there is none.
 func contentHash(raw jsontext.Value) *string {
 	if len(raw) == 0 || raw.Kind() == 'n' {
 		return nil
@@ -253,11 +254,11 @@ func contentHash(raw jsontext.Value) *string {
 		s, _ := part[str](raw)
 		return ptr(hashOf(s))
 	}
-	compact := raw.Clone()
-	if err := compact.Compact(mending); err != nil {
+	canonical := raw.Clone()
+	if err := canonical.Canonicalize(mending); err != nil {
 		return ptr(hashOf([]byte(raw)))
 	}
-	return ptr(hashOf([]byte(compact)))
+	return ptr(hashOf([]byte(canonical)))
 }
 
 // contentText is the text of a content that is a string or a list of blocks, with

@@ -1,0 +1,23 @@
+package events_test
+
+import (
+	"strings"
+	"testing"
+
+	"assay/events"
+)
+
+func TestIdentifier(t *testing.T) {
+	const hash = "sha256:c8687a08aa5d6ed2044328fa6a697ab8e96dc34291e8c2034ae8c38e6fcc6d65" // of "a b"
+	long := strings.Repeat("a", 128)
+	for id, want := range map[string]string{"": "", "a": "a", "toolu_01": "toolu_01", "a/b:c-d.e": "a/b:c-d.e", long: long, "a b": hash} {
+		if got := events.Identifier(id); got != want {
+			t.Errorf("%q is %q, want %q", id, got, want)
+		}
+	}
+	for _, id := range []string{"-a", "é", "a\n", long + "a"} {
+		if got := events.Identifier(id); !strings.HasPrefix(got, "sha256:") || len(got) != len(hash) {
+			t.Errorf("%q is %q", id, got)
+		}
+	}
+}
