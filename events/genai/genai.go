@@ -249,15 +249,20 @@ func (it *item) event(data events.Payload) (*events.Event, error) {
 	return e, nil
 }
 
-// conversation is what the item's source calls the conversation or session.
+// conversation is what the conversation or session of the item's source is called in
+// the ledger.
 func (it *item) conversation() *string {
-	return it.text("gen_ai.conversation.id", "conversation.id", "session.id")
+	id := it.text("gen_ai.conversation.id", "conversation.id", "session.id")
+	if id != nil {
+		id = ptr(events.Identifier(*id))
+	}
+	return id
 }
 
-// callID is the tool call's id by the source, else one that follows from the item.
+// callID is what the tool call's id by the source is in the ledger, else one that follows from the item.
 func (it *item) callID(names ...string) string {
 	if id := it.text(names...); id != nil {
-		return *id
+		return events.Identifier(*id)
 	}
 	return "otlp:" + it.id.String()
 }

@@ -235,8 +235,6 @@ func TestOneBadSpan(t *testing.T) {
 		"no tool":         {span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.name": nil}), ""), "gen_ai.tool.name"},
 		"tool is a list":  {strings.Replace(span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.name": "LIST"}), ""), `{"stringValue":"LIST"}`, `{"arrayValue":{}}`, 1), "gen_ai.tool.name"},
 		"tool too long":   {span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.name": strings.Repeat("x", 257)}), ""), "/data/tool"},
-		"call id":         {span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.call.id": "two words"}), ""), "/data/tool_call_id"},
-		"session id":      {span("00f067aa0ba902b8", agent.with(attributes{"gen_ai.conversation.id": "two words"}), ""), "/data/session_id"},
 		"negative tokens": {span("00f067aa0ba902b8", chat.with(attributes{"gen_ai.usage.output_tokens": -1}), ""), "gen_ai.usage.output_tokens"},
 		"half a token":    {span("00f067aa0ba902b8", chat.with(attributes{"gen_ai.usage.output_tokens": 0.5}), ""), "gen_ai.usage.output_tokens"},
 		"tokens in words": {span("00f067aa0ba902b8", chat.with(attributes{"gen_ai.usage.output_tokens": "many"}), ""), "gen_ai.usage.output_tokens"},
@@ -260,6 +258,19 @@ func TestOneBadSpan(t *testing.T) {
 				t.Errorf("%d events, %d rejected: %v", len(r.Events), r.Rejected, r.Why)
 			}
 		})
+	}
+}
+
+// TestForeignIDs: an id that is none in the ledger has the name there that hooks and
+// imports have for it.
+func TestForeignIDs(t *testing.T) {
+	e := read(t, genai.Config{}, spans(span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.call.id": "two words", "gen_ai.conversation.id": "a talk"}), ""))).Events[0]
+	if call := e.Data.(*events.ToolCalled); call.ToolCallID != events.Identifier("two words") || e.EpisodeID != events.Identifier("a talk") {
+		t.Errorf("call %s of %s", call.ToolCallID, e.EpisodeID)
+	}
+	e = read(t, genai.Config{}, spans(span("00f067aa0ba902b8", agent.with(attributes{"gen_ai.conversation.id": "a talk"}), ""))).Events[0]
+	if d := e.Data.(*events.EpisodeRecorded); *d.SessionID != events.Identifier("a talk") || e.EpisodeID != *d.SessionID {
+		t.Errorf("session %s of %s", *d.SessionID, e.EpisodeID)
 	}
 }
 
