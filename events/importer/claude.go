@@ -180,7 +180,7 @@ func (c *claude) spent(msg *claudeMessage, episode string, message, at *string) 
 		return nil, nil
 	}
 	tokens := &events.Tokens{
-		Input: sum(c.m.number(u.Input.v), c.m.number(u.Created.v)), Cached: c.m.number(u.Read.v), Output: c.m.number(u.Output.v),
+		Input: whole(c.m.number(u.Input.v), c.m.number(u.Created.v)), Cached: c.m.number(u.Read.v), Output: c.m.number(u.Output.v),
 	}
 	d := &draft{time: at, episode: episode, line: c.m.line, data: &events.UsageRecorded{
 		MessageID: message, Model: c.m.name(string(msg.Model)),

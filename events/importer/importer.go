@@ -383,6 +383,14 @@ func sum(parts ...*int64) *int64 {
 	return total
 }
 
+// whole adds two counts; nil where one of them is unknown.
+func whole(a, b *int64) *int64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	return ptr(*a + *b)
+}
+
 func hashOf[T ~string | ~[]byte](content T) string {
 	h := sha256.Sum256([]byte(content))
 	return hex.EncodeToString(h[:])

@@ -405,7 +405,7 @@ func (m *maker) inspectCost(usage map[string]inspectUsage) *events.Cost {
 		case *convention == includesCached:
 			c.InputTokens = t.Input
 		default:
-			c.InputTokens = sum(t.Input, t.Cached)
+			c.InputTokens = whole(t.Input, t.Cached)
 		}
 		return c
 	}
