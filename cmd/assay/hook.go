@@ -9,7 +9,6 @@ import (
 
 	"assay/cmd/internal/hooks"
 	"assay/cmd/internal/node"
-	"assay/events"
 	"assay/events/hook"
 	"assay/events/publish"
 )
@@ -110,7 +109,7 @@ func (c *hookCoverageCmd) Run(a *app) error {
 		return err
 	}
 	defer f.Close()
-	calls, err := hook.Transcript(hook.Client(c.Client), f)
+	calls, err := node.TranscriptCalls(hook.Client(c.Client), f)
 	if err != nil {
 		return &exitError{exitNotCompare, err}
 	}
@@ -137,7 +136,7 @@ func (c *hookCoverageCmd) Run(a *app) error {
 
 func (c *covered) text(w io.Writer) {
 	for _, m := range c.Missing {
-		fmt.Fprintf(w, "missing %s %s\n", visible(m.ToolCallID()), visible(m.Tool))
+		fmt.Fprintf(w, "missing %s %s\n", visible(m.ToolCallID), visible(m.Tool))
 	}
 	if c.Coverage == nil {
 		fmt.Fprintln(w, "No tool call of the transcript has ended: there is nothing to compare.")
@@ -148,7 +147,7 @@ func (c *covered) text(w io.Writer) {
 }
 
 // record sends the calls as imports and says how many the ledger has.
-func (c *hookCoverageCmd) record(a *app, missing []node.MissedCall) (int, error) {
+func (c *hookCoverageCmd) record(a *app, missing []node.TranscriptCall) (int, error) {
 	if len(missing) == 0 {
 		return 0, nil
 	}
@@ -162,15 +161,7 @@ func (c *hookCoverageCmd) record(a *app, missing []node.MissedCall) (int, error)
 	defer cancel()
 	var sent []*publish.Pending
 	for _, m := range missing {
-		e, err := m.Event(hook.Client(c.Client), c.As)
-		if err != nil {
-			return 0, err
-		}
-		raw, err := events.Encode(e)
-		if err != nil {
-			return 0, err
-		}
-		sent = append(sent, client.Send(raw))
+		sent = append(sent, client.Send(m.Raw))
 	}
 	for i, p := range sent {
 		if _, err := p.Wait(ctx); err != nil {

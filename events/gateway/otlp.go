@@ -117,7 +117,7 @@ func (a *account) decode(c otlp.Codec, x export, body []byte) (genai.Reading, *p
 	}
 	a.decoding.Lock()
 	defer a.decoding.Unlock()
-	if err := c.Unmarshal(x.signal, body, x.request); err != nil {
+	if err := c.Unmarshal(x.signal, body, otlp.MaxMessages, x.request); err != nil {
 		return genai.Reading{}, refuse(http.StatusBadRequest, codeBadBody, "not decodable: %v", err)
 	}
 	reading := x.read(genai.Config{Role: schema.Role(role), Max: MaxItems})

@@ -21,7 +21,6 @@ package genai
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"slices"
@@ -33,24 +32,23 @@ import (
 	"github.com/google/uuid"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"assay/events"
+	"assay/internal/otlp"
 	"assay/schema"
 )
 
-// How the events were captured (context.capture).
-const (
-	CaptureOTLP     = "otlp"
-	CaptureImported = "imported"
-)
+// capture is how the events were captured (context.capture).
+const capture = "otlp"
 
 // Config says for whom events are made.
 type Config struct {
 	// Role is the writer's; events that it may never write are withheld. "" is any.
 	Role schema.Role
-	// Capture is CaptureOTLP or CaptureImported; "" is CaptureOTLP.
-	Capture string
 	// Max is how many events are wanted at most: reading ends after one more. 0 is no
 	// bound.
 	Max int
@@ -167,74 +165,80 @@ func Logs(ld plog.Logs, cfg Config) Reading {
 	return r
 }
 
-// ErrFormat means that a file is no export of OTLP in JSON.
-var ErrFormat = errors.New("not OTLP in JSON")
+// ErrFormat means that bytes are no export of OTLP.
+var ErrFormat = errors.New("not an export of OTLP")
 
-// Read reads exports in JSON, one after another as the Collector's file exporter
-// writes them, and calls fn with what each came to. Metrics are passed over. It
-// holds one export in memory.
-func Read(in io.Reader, cfg Config, fn func(Reading) error) error {
-	dec := jsontext.NewDecoder(in)
-	for n := 1; ; n++ {
-		raw, err := dec.ReadValue()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("%w: export %d: %w", ErrFormat, n, err)
-		}
-		r, err := readExport(raw, cfg)
-		if err != nil {
-			return fmt.Errorf("%w: export %d: %w", ErrFormat, n, err)
-		}
-		if err := fn(r); err != nil {
-			return err
-		}
-	}
-}
+// maxMessages is how many messages an export in a file has at most: resources, spans,
+// attributes and all else that has fields. Decoded, they take some hundred bytes each.
+const maxMessages = 1 << 20
 
-func readExport(raw []byte, cfg Config) (Reading, error) {
+// JSON reads one export of spans or log records. One of metrics comes to nothing. What
+// is more than may be held in memory is otlp.ErrTooMany beside ErrFormat.
+func JSON(raw []byte, cfg Config) (Reading, error) {
 	var has struct {
 		Spans   jsontext.Value `json:"resourceSpans"`
 		Logs    jsontext.Value `json:"resourceLogs"`
 		Metrics jsontext.Value `json:"resourceMetrics"`
 	}
 	if err := json.Unmarshal(raw, &has); err != nil {
-		return Reading{}, err
+		return Reading{}, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	switch {
 	case has.Spans != nil:
-		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(raw)
-		if err != nil {
-			return Reading{}, err
-		}
-		return Spans(td, cfg), nil
+		return readSpans(otlp.InJSON, raw, cfg)
 	case has.Logs != nil:
-		ld, err := (&plog.JSONUnmarshaler{}).UnmarshalLogs(raw)
-		if err != nil {
-			return Reading{}, err
-		}
-		return Logs(ld, cfg), nil
+		return readLogs(otlp.InJSON, raw, cfg)
 	case has.Metrics != nil:
 		return Reading{}, nil
 	}
-	return Reading{}, errors.New("neither resourceSpans nor resourceLogs nor resourceMetrics")
+	return Reading{}, fmt.Errorf("%w: neither resourceSpans nor resourceLogs nor resourceMetrics", ErrFormat)
+}
+
+// Proto is JSON for protobuf. No byte there says of what an export is, but one that
+// holds any item cannot be decoded as of another kind, or comes to nothing.
+func Proto(raw []byte, cfg Config) (Reading, error) {
+	r, err := readSpans(otlp.InProtobuf, raw, cfg)
+	if err == nil || errors.Is(err, otlp.ErrTooMany) {
+		return r, err
+	}
+	if r, err = readLogs(otlp.InProtobuf, raw, cfg); err == nil || errors.Is(err, otlp.ErrTooMany) {
+		return r, err
+	}
+	if err = otlp.InProtobuf.Unmarshal(otlp.MetricsSignal, raw, maxMessages, pmetricotlp.NewExportRequest()); err != nil {
+		return Reading{}, fmt.Errorf("%w: neither spans nor log records nor metrics: %w", ErrFormat, err)
+	}
+	return Reading{}, nil
+}
+
+func readSpans(c otlp.Codec, raw []byte, cfg Config) (Reading, error) {
+	req := ptraceotlp.NewExportRequest()
+	if err := c.Unmarshal(otlp.TracesSignal, raw, maxMessages, req); err != nil {
+		return Reading{}, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return Spans(req.Traces(), cfg), nil
+}
+
+func readLogs(c otlp.Codec, raw []byte, cfg Config) (Reading, error) {
+	req := plogotlp.NewExportRequest()
+	if err := c.Unmarshal(otlp.LogsSignal, raw, maxMessages, req); err != nil {
+		return Reading{}, fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return Logs(req.Logs(), cfg), nil
 }
 
 // item is what spans and log records have in common.
 type item struct {
 	fields
-	capture string
-	id      uuid.UUID
-	trace   pcommon.TraceID
-	at      time.Time // when it ended, or was logged
+	id    uuid.UUID
+	trace pcommon.TraceID
+	at    time.Time // when it ended, or was logged
 }
 
 // event makes an event of a payload. The caller has filled in all but the context.
 func (it *item) event(data events.Payload) (*events.Event, error) {
 	c := data.Common()
 	c.Component = it.text("gen_ai.agent.name", "service.name")
-	c.Capture = &it.capture
+	c.Capture = ptr(capture)
 	source := "urn:otlp"
 	if service := it.text("service.name"); service != nil {
 		source += ":" + url.PathEscape(*service)
@@ -256,15 +260,20 @@ func (it *item) event(data events.Payload) (*events.Event, error) {
 	return e, nil
 }
 
-// conversation is what the item's source calls the conversation or session.
+// conversation is what the conversation or session of the item's source is called in
+// the ledger.
 func (it *item) conversation() *string {
-	return it.text("gen_ai.conversation.id", "conversation.id", "session.id")
+	id := it.text("gen_ai.conversation.id", "conversation.id", "session.id")
+	if id != nil {
+		id = ptr(events.Identifier(*id))
+	}
+	return id
 }
 
-// callID is the tool call's id by the source, else one that follows from the item.
+// callID is what the tool call's id by the source is in the ledger, else one that follows from the item.
 func (it *item) callID(names ...string) string {
 	if id := it.text(names...); id != nil {
-		return *id
+		return events.Identifier(*id)
 	}
 	return "otlp:" + it.id.String()
 }

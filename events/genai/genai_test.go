@@ -7,14 +7,16 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/pmetric"
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"assay/events"
 	"assay/events/genai"
@@ -84,7 +86,11 @@ func record(body, at string, a attributes) string {
 func read(t testing.TB, cfg genai.Config, exports ...string) genai.Reading {
 	t.Helper()
 	var all genai.Reading
-	err := genai.Read(strings.NewReader(strings.Join(exports, "\n")), cfg, func(r genai.Reading) error {
+	for _, export := range exports {
+		r, err := genai.JSON([]byte(export), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
 		all.Events = append(all.Events, r.Events...)
 		all.Passed += r.Passed
 		all.Rejected += r.Rejected
@@ -94,10 +100,6 @@ func read(t testing.TB, cfg genai.Config, exports ...string) genai.Reading {
 		if r.Withheld != nil {
 			all.Withheld = r.Withheld
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	return all
 }
@@ -199,10 +201,6 @@ func TestEnvelope(t *testing.T) {
 	if !bytes.Equal(same.Raw, r.Events[0].Raw) {
 		t.Errorf("sent again:\n%s\n%s", same.Raw, r.Events[0].Raw)
 	}
-	imported := read(t, genai.Config{Capture: genai.CaptureImported}, spans(span("eee19b7ec3c1b174", tool, ""))).Events[0]
-	if imported.ID == same.ID || !strings.Contains(string(imported.Raw), `"capture":"imported"`) {
-		t.Errorf("imported: %s", imported.Raw)
-	}
 }
 
 // TestNothingIsTakenOver: neither identity nor text gets through.
@@ -238,8 +236,6 @@ func TestOneBadSpan(t *testing.T) {
 		"no tool":         {span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.name": nil}), ""), "gen_ai.tool.name"},
 		"tool is a list":  {strings.Replace(span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.name": "LIST"}), ""), `{"stringValue":"LIST"}`, `{"arrayValue":{}}`, 1), "gen_ai.tool.name"},
 		"tool too long":   {span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.name": strings.Repeat("x", 257)}), ""), "/data/tool"},
-		"call id":         {span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.call.id": "two words"}), ""), "/data/tool_call_id"},
-		"session id":      {span("00f067aa0ba902b8", agent.with(attributes{"gen_ai.conversation.id": "two words"}), ""), "/data/session_id"},
 		"negative tokens": {span("00f067aa0ba902b8", chat.with(attributes{"gen_ai.usage.output_tokens": -1}), ""), "gen_ai.usage.output_tokens"},
 		"half a token":    {span("00f067aa0ba902b8", chat.with(attributes{"gen_ai.usage.output_tokens": 0.5}), ""), "gen_ai.usage.output_tokens"},
 		"tokens in words": {span("00f067aa0ba902b8", chat.with(attributes{"gen_ai.usage.output_tokens": "many"}), ""), "gen_ai.usage.output_tokens"},
@@ -263,6 +259,19 @@ func TestOneBadSpan(t *testing.T) {
 				t.Errorf("%d events, %d rejected: %v", len(r.Events), r.Rejected, r.Why)
 			}
 		})
+	}
+}
+
+// TestForeignIDs: an id that is none in the ledger has the name there that hooks and
+// imports have for it.
+func TestForeignIDs(t *testing.T) {
+	e := read(t, genai.Config{}, spans(span("00f067aa0ba902b8", tool.with(attributes{"gen_ai.tool.call.id": "two words", "gen_ai.conversation.id": "a talk"}), ""))).Events[0]
+	if call := e.Data.(*events.ToolCalled); call.ToolCallID != events.Identifier("two words") || e.EpisodeID != events.Identifier("a talk") {
+		t.Errorf("call %s of %s", call.ToolCallID, e.EpisodeID)
+	}
+	e = read(t, genai.Config{}, spans(span("00f067aa0ba902b8", agent.with(attributes{"gen_ai.conversation.id": "a talk"}), ""))).Events[0]
+	if d := e.Data.(*events.EpisodeRecorded); *d.SessionID != events.Identifier("a talk") || e.EpisodeID != *d.SessionID {
+		t.Errorf("session %s of %s", *d.SessionID, e.EpisodeID)
 	}
 }
 
@@ -478,16 +487,63 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-func TestReadRefuses(t *testing.T) {
-	for _, in := range []string{`x`, `[]`, `{}`, `{"spans":[]}`, `{"resourceSpans":7}`, `{"resourceSpans":[`, `{"resourceLogs":[]} {"resourceSpans":[]`, `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"xyz"}]}]}]}`} {
-		if err := genai.Read(strings.NewReader(in), genai.Config{}, func(genai.Reading) error { return nil }); !errors.Is(err, genai.ErrFormat) {
-			t.Errorf("%s: %v", in, err)
+func TestRefusesWhatIsNoExport(t *testing.T) {
+	for _, in := range []string{`x`, `[]`, `{}`, `{"spans":[]}`, `{"resourceSpans":7}`, `{"resourceSpans":[`, `{"resourceLogs":[]} {}`, `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"xyz"}]}]}]}`} {
+		if r, err := genai.JSON([]byte(in), genai.Config{}); !errors.Is(err, genai.ErrFormat) {
+			t.Errorf("%s: %+v, %v", in, r, err)
 		}
 	}
-	stop := errors.New("stop")
-	if err := genai.Read(strings.NewReader(spans()+spans()), genai.Config{}, func(genai.Reading) error { return stop }); !errors.Is(err, stop) {
-		t.Error(err)
+	for _, in := range []string{"x", `{"resourceSpans":[]}`, "\n\x05", "\n\x02\x12\x01"} {
+		if r, err := genai.Proto([]byte(in), genai.Config{}); !errors.Is(err, genai.ErrFormat) {
+			t.Errorf("%q: %+v, %v", in, r, err)
+		}
 	}
+}
+
+// TestProtobufIsReadAsJSON: an export is told by what is in it.
+func TestProtobufIsReadAsJSON(t *testing.T) {
+	for name, in := range map[string]string{
+		"spans": spans(span("00f067aa0ba902b7", tool, ""), span("00f067aa0ba902b8", chat, "")),
+		"logs":  logs("cli", record("claude_code.tool_result", end, claudeTool), record("", "", codexEnd)),
+	} {
+		want := read(t, genai.Config{}, in)
+		var raw []byte
+		td, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces([]byte(in))
+		if err == nil {
+			raw, err = (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
+		}
+		if name == "logs" {
+			var ld plog.Logs
+			if ld, err = (&plog.JSONUnmarshaler{}).UnmarshalLogs([]byte(in)); err == nil {
+				raw, err = (&plog.ProtoMarshaler{}).MarshalLogs(ld)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := genai.Proto(raw, genai.Config{})
+		if err != nil || len(got.Events) != 2 || !reflect.DeepEqual(raws(got), raws(want)) {
+			t.Errorf("%s: %v\n%q\n%q", name, err, raws(got), raws(want))
+		}
+	}
+	md := pmetric.NewMetrics()
+	m := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
+	m.SetName("sixteen bytes ok")
+	m.SetEmptySum().DataPoints().AppendEmpty().SetIntValue(1)
+	raw, err := (&pmetric.ProtoMarshaler{}).MarshalMetrics(md)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := genai.Proto(raw, genai.Config{}); err != nil || len(r.Events) != 0 || r.Rejected != 0 {
+		t.Errorf("metrics: %+v, %v", r, err)
+	}
+}
+
+func raws(r genai.Reading) (all []string) {
+	for _, e := range r.Events {
+		all = append(all, string(e.Raw))
+	}
+	return all
 }
 
 // TestSpecificationsExample is a trace of no agent.
@@ -510,13 +566,16 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		var runs [2][]genai.Event
 		for i := range runs {
-			_ = genai.Read(strings.NewReader(in), genai.Config{Role: schema.RoleDispatcher}, func(r genai.Reading) error {
+			for _, decode := range []func([]byte, genai.Config) (genai.Reading, error){genai.JSON, genai.Proto} {
+				r, err := decode([]byte(in), genai.Config{Role: schema.RoleDispatcher})
+				if err != nil {
+					continue
+				}
 				runs[i] = append(runs[i], r.Events...)
 				if r.Rejected > 0 && r.Notice() == "" {
 					t.Error("rejected without a word")
 				}
-				return nil
-			})
+			}
 		}
 		for i, e := range runs[0] {
 			if _, fault := schema.Check(e.Raw); fault != nil {
@@ -535,7 +594,7 @@ func FuzzRead(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := json.Unmarshal(d.RawData, &has); err != nil || has.Context.Author != nil || has.Context.Capture != genai.CaptureOTLP {
+			if err := json.Unmarshal(d.RawData, &has); err != nil || has.Context.Author != nil || has.Context.Capture != "otlp" {
 				t.Fatalf("%v: %s", err, e.Raw)
 			}
 			if !bytes.Equal(e.Raw, runs[1][i].Raw) {

@@ -33,7 +33,7 @@ var readers = map[string]func(*record) events.Payload{
 // fromLog is nil without an error for a record that tells of nothing of ours.
 func fromLog(l plog.LogRecord, res *resource, cfg Config) (*events.Event, error) {
 	r := &record{name: nameOf(l), item: item{
-		fields: fields{own: l.Attributes(), resource: res}, capture: captureOf(cfg), trace: l.TraceID(),
+		fields: fields{own: l.Attributes(), resource: res}, trace: l.TraceID(),
 	}}
 	read := readers[r.name]
 	if read == nil {
@@ -88,7 +88,7 @@ func (r *record) dated(l plog.LogRecord) *time.Time {
 // identity is made of all that the sender said, since a record has no id. When it
 // was observed counts only where the sender dated nothing else.
 func (r *record) identity(l plog.LogRecord) uuid.UUID {
-	parts := []string{"otlp log", r.capture, r.name, l.TraceID().String(), l.SpanID().String(), events.FormatTime(r.at)}
+	parts := []string{"otlp log", capture, r.name, l.TraceID().String(), l.SpanID().String(), events.FormatTime(r.at)}
 	if l.Timestamp() == 0 {
 		parts = append(parts, events.FormatTime(l.ObservedTimestamp().AsTime()))
 	}

@@ -50,7 +50,7 @@ func fromSpan(s ptrace.Span, res *resource, cfg Config) (*events.Event, error) {
 		return nil, errors.New("without trace or span id")
 	}
 	r := &span{s: s, item: item{
-		fields: fields{own: s.Attributes(), resource: res}, capture: captureOf(cfg), trace: s.TraceID(),
+		fields: fields{own: s.Attributes(), resource: res}, trace: s.TraceID(),
 	}}
 	r.start, r.end = r.time("start", s.StartTimestamp()), r.time("end", s.EndTimestamp())
 	switch {
@@ -66,7 +66,7 @@ func fromSpan(s ptrace.Span, res *resource, cfg Config) (*events.Event, error) {
 	if r.start != nil && r.end != nil && r.end.Before(*r.start) {
 		return nil, errors.New("it ends before it starts")
 	}
-	r.id = events.DerivedID("otlp span", r.capture, s.TraceID().String(), s.SpanID().String())
+	r.id = events.DerivedID("otlp span", capture, s.TraceID().String(), s.SpanID().String())
 	switch name {
 	case opTool:
 		return r.toolCalled()
@@ -74,13 +74,6 @@ func fromSpan(s ptrace.Span, res *resource, cfg Config) (*events.Event, error) {
 		return r.episode()
 	}
 	return r.usageRecorded()
-}
-
-func captureOf(cfg Config) string {
-	if cfg.Capture == "" {
-		return CaptureOTLP
-	}
-	return cfg.Capture
 }
 
 func format(t *time.Time) *string {

@@ -310,27 +310,6 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// isIdentifier says whether events may hold a name as an id (#/$defs/id of
-// schema/json/common.json).
-func isIdentifier(s string) bool {
-	for i, c := range []byte(s) {
-		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alnum && (i == 0 || strings.IndexByte("._:/-", c) < 0) {
-			return false
-		}
-	}
-	return len(s) > 0 && len(s) <= 128
-}
-
-// idOr is an identifier that a client chose, or a hash of it where events may
-// not hold it as it is.
-func idOr(prefix, id string) string {
-	if id == "" || isIdentifier(id) {
-		return id
-	}
-	return prefix + digest(id)
-}
-
 // Event is the tool call of a report of the phase After, in the name of author.
 // Of started, the zero time is unknown, and so is one behind the end: the clock was
 // set back meanwhile. ended is when the hook heard.
@@ -348,7 +327,7 @@ func (r *Report) Event(m events.Maker, author string, started, ended time.Time) 
 		call.StartedAt = known(events.FormatTime(started))
 	}
 	if r.Exact() {
-		call.ToolCallID = idOr("call:", r.id)
+		call.ToolCallID = events.Identifier(r.id)
 		call.Context.ToolCallID = &call.ToolCallID
 	} else {
 		// Two calls alike in one turn are two: they ended at different times.
@@ -360,7 +339,7 @@ func (r *Report) Event(m events.Maker, author string, started, ended time.Time) 
 	if err != nil {
 		return nil, err
 	}
-	e.EpisodeID, e.CorrelationID = idOr("session:", r.session), idOr("turn:", r.turn)
+	e.EpisodeID, e.CorrelationID = events.Identifier(r.session), events.Identifier(r.turn)
 	return e, nil
 }
 

@@ -82,12 +82,15 @@ func newCalls(m *maker) *calls {
 
 func callKey(episode, id string) string { return episode + "\x00" + id }
 
+// MadeID begins the id of a call to which its source gave none.
+const MadeID = "line:"
+
 // begin notes a call. One without an id gets one from its place in the file, which no
 // result can name.
 func (c *calls) begin(t *call) error {
 	if t.data.ToolCallID == "" {
 		c.m.mended(mendedMissingID)
-		t.data.ToolCallID = "line:" + hashOf(c.m.at(t.at))[:32]
+		t.data.ToolCallID = MadeID + hashOf(c.m.at(t.at))[:32]
 	}
 	t.data.ToolCallID = c.m.id(t.data.ToolCallID)
 	if t.data.Tool == "" {

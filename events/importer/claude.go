@@ -14,14 +14,16 @@ import (
 // many lines as it has blocks, each with the id and the usage of the whole message;
 // a tool's result comes as a user's line.
 type claudeLine struct {
-	Type      str           `json:"type"`
-	UUID      str           `json:"uuid"`
-	Session   str           `json:"sessionId"`
-	Timestamp str           `json:"timestamp"`
-	Version   str           `json:"version"`
-	Meta      flag          `json:"isMeta"`
-	Sidechain flag          `json:"isSidechain"`
-	Message   claudeMessage `json:"message"`
+	Type      str  `json:"type"`
+	UUID      str  `json:"uuid"`
+	Session   str  `json:"sessionId"`
+	Timestamp str  `json:"timestamp"`
+	Version   str  `json:"version"`
+	Meta      flag `json:"isMeta"`
+	Sidechain flag `json:"isSidechain"`
+	// Message is read in lines of the two types that have one; others have what they
+	// like there.
+	Message jsontext.Value `json:"message"`
 	// Result is what the client itself noted of a tool's result: an object, or text.
 	Result jsontext.Value `json:"toolUseResult"`
 }
@@ -95,29 +97,34 @@ func (c *claude) line(l *claudeLine) error {
 		c.m.left("line " + string(l.Type))
 		return nil
 	}
+	msg, ok := part[claudeMessage](l.Message)
+	if !ok {
+		c.m.bad(badShape, "a line without a message")
+		return nil
+	}
 	at := c.m.timestamp(string(l.Timestamp))
 	if err := c.session(l, at); err != nil {
 		return err
 	}
 	var blocks []claudeBlock
-	if l.Message.Content.Kind() == '"' {
-		text, _ := part[str](l.Message.Content)
+	if msg.Content.Kind() == '"' {
+		text, _ := part[str](msg.Content)
 		blocks = []claudeBlock{{Type: "text", Text: text}}
-	} else if list, ok := part[[]claudeBlock](l.Message.Content); ok {
+	} else if list, ok := part[[]claudeBlock](msg.Content); ok {
 		blocks = list
 	} else {
 		c.m.bad(badShape, "a message without content")
 		return nil
 	}
 	if l.Type == "assistant" {
-		return c.assistant(l, blocks, at)
+		return c.assistant(l, &msg, blocks, at)
 	}
 	return c.user(l, blocks, at)
 }
 
 // session tells of a session when it is first met.
 func (c *claude) session(l *claudeLine, at *string) error {
-	episode := clip(string(l.Session), 128)
+	episode := events.Identifier(string(l.Session))
 	if episode == "" {
 		c.m.mended(mendedMissingID)
 		return nil
@@ -133,10 +140,10 @@ func (c *claude) episode(l *claudeLine) *events.EpisodeRecorded {
 	return &events.EpisodeRecorded{SessionID: c.m.known(string(l.Session)), Client: ptr("claude-code"), ClientVersion: c.m.name(string(l.Version))}
 }
 
-func (c *claude) assistant(l *claudeLine, blocks []claudeBlock, at *string) error {
-	episode := clip(string(l.Session), 128)
-	message := c.m.name(string(l.Message.ID))
-	tokens, err := c.spent(l, episode, message, at)
+func (c *claude) assistant(l *claudeLine, msg *claudeMessage, blocks []claudeBlock, at *string) error {
+	episode := events.Identifier(string(l.Session))
+	message := c.m.name(string(msg.ID))
+	tokens, err := c.spent(msg, episode, message, at)
 	if err != nil {
 		return err
 	}
@@ -167,16 +174,16 @@ const (
 
 // spent takes up a message's usage, which each of its lines repeats and the last one
 // has whole.
-func (c *claude) spent(l *claudeLine, episode string, message, at *string) (*events.Tokens, error) {
-	u := l.Message.Usage
-	if u == nil || l.Message.Model == claudeSynthetic {
+func (c *claude) spent(msg *claudeMessage, episode string, message, at *string) (*events.Tokens, error) {
+	u := msg.Usage
+	if u == nil || msg.Model == claudeSynthetic {
 		return nil, nil
 	}
 	tokens := &events.Tokens{
-		Input: sum(c.m.number(u.Input.v), c.m.number(u.Created.v)), Cached: c.m.number(u.Read.v), Output: c.m.number(u.Output.v),
+		Input: whole(c.m.number(u.Input.v), c.m.number(u.Created.v)), Cached: c.m.number(u.Read.v), Output: c.m.number(u.Output.v),
 	}
 	d := &draft{time: at, episode: episode, line: c.m.line, data: &events.UsageRecorded{
-		MessageID: message, Model: c.m.name(string(l.Message.Model)),
+		MessageID: message, Model: c.m.name(string(msg.Model)),
 		Tokens: tokens, UsageConvention: ptr(excludesCached), EndedAt: at,
 	}}
 	if message == nil {
@@ -196,7 +203,7 @@ func (c *claude) spent(l *claudeLine, episode string, message, at *string) (*eve
 }
 
 func (c *claude) user(l *claudeLine, blocks []claudeBlock, at *string) error {
-	episode := clip(string(l.Session), 128)
+	episode := events.Identifier(string(l.Session))
 	var typed []string
 	for _, b := range blocks {
 		switch b.Type {

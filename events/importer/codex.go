@@ -72,6 +72,7 @@ type codex struct {
 	calls *calls
 	// of the session so far
 	session, version, provider, model, turn string
+	episode                                 string // what the session is called in the ledger
 	total                                   []byte // the last total_token_usage
 }
 
@@ -116,11 +117,12 @@ func (c *codex) meta(p *codexPayload, at *string) error {
 		c.m.mended(mendedMissingID)
 		return nil
 	}
-	c.session, c.version, c.provider = clip(string(p.ID), 128), string(p.Version), string(p.Provider)
-	return c.m.put(draft{data: c.episode(), time: at, episode: c.session})
+	c.session, c.version, c.provider = string(p.ID), string(p.Version), string(p.Provider)
+	c.episode = events.Identifier(c.session)
+	return c.m.put(draft{data: c.report(), time: at, episode: c.episode})
 }
 
-func (c *codex) episode() *events.EpisodeRecorded {
+func (c *codex) report() *events.EpisodeRecorded {
 	return &events.EpisodeRecorded{SessionID: c.m.known(c.session), Client: ptr("codex"), ClientVersion: c.m.name(c.version)}
 }
 
@@ -131,7 +133,7 @@ func (c *codex) item(p *codexPayload, at *string) error {
 	case "custom_tool_call":
 		return c.begin(p, string(p.Name), p.Input, at)
 	case "function_call_output", "custom_tool_call_output":
-		t := c.calls.find(c.session, string(p.CallID))
+		t := c.calls.find(c.episode, string(p.CallID))
 		if t == nil {
 			return nil
 		}
@@ -164,7 +166,7 @@ func (c *codex) begin(p *codexPayload, tool string, args jsontext.Value, at *str
 }
 
 func (c *codex) call(p *codexPayload, tool string, args jsontext.Value, at *string) *call {
-	return &call{draft{time: at, episode: c.session}, &events.ToolCalled{
+	return &call{draft{time: at, episode: c.episode}, &events.ToolCalled{
 		ToolCallID: string(p.CallID), Tool: tool, Status: statusUnknown, StartedAt: at, ArgsHash: contentHash(args),
 	}}
 }
@@ -213,11 +215,11 @@ func (c *codex) event(p *codexPayload, at *string) error {
 		if text == "" {
 			return nil
 		}
-		turn := c.episode()
+		turn := c.report()
 		turn.TurnID = c.m.known(c.turn)
-		return c.m.put(draft{data: turn, time: at, episode: c.session, content: text, at: c.m.unless(at)})
+		return c.m.put(draft{data: turn, time: at, episode: c.episode, content: text, at: c.m.unless(at)})
 	case "exec_command_end":
-		t, ok := c.calls.open.get(callKey(c.session, c.m.id(string(p.CallID))))
+		t, ok := c.calls.open.get(callKey(c.episode, c.m.id(string(p.CallID))))
 		if !ok {
 			return nil // of a call that no response item has
 		}
@@ -239,7 +241,7 @@ func (c *codex) spent(p *codexPayload, at *string) error {
 		c.m.left("event token_count without usage")
 		return nil
 	}
-	d := draft{time: at, episode: c.session, data: &events.UsageRecorded{
+	d := draft{time: at, episode: c.episode, data: &events.UsageRecorded{
 		Provider: c.m.name(c.provider), Model: c.m.name(c.model), EndedAt: at, UsageConvention: ptr(includesCached),
 		Tokens: &events.Tokens{Input: c.m.number(info.Last.Input.v), Cached: c.m.number(info.Last.Cached.v), Output: c.m.number(info.Last.Output.v)},
 	}}

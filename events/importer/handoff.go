@@ -63,9 +63,9 @@ func (m *maker) handoff(l *handoffLine, r *handoffRun, e *events.EpisodeRecorded
 	e.Model, e.ModelVersion = m.name(string(r.Model)), m.name(string(r.Release))
 	e.Correct, e.LatencyMS, e.CostUSD = r.Correct.v, m.amount(r.Latency.v), m.amount(r.Cost.v)
 	// What was written to the cache was read in full.
-	e.UncachedInputTokens = sum(m.number(r.Uncached.v), m.number(r.Created.v))
+	e.UncachedInputTokens = whole(m.number(r.Uncached.v), m.number(r.Created.v))
 	e.CachedInputTokens, e.OutputTokens, e.TotalTokens = m.number(r.Cached.v), m.number(r.Output.v), m.number(r.Total.v)
-	d := draft{data: e, episode: clip(string(r.Session), 128)}
+	d := draft{data: e, episode: events.Identifier(string(r.Session))}
 	if d.episode == "" {
 		m.mended(mendedMissingID)
 		d.at = m.at()

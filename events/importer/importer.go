@@ -69,6 +69,7 @@ var formats = []format{
 	{"inspect", readInspect},
 	{"jsonl", readOwn},
 	{"openrca", readOpenRCA},
+	{"otlp", readOTLP},
 }
 
 // Formats lists the names of the formats.
@@ -210,6 +211,7 @@ type draft struct {
 	data    events.Payload
 	time    *string // nil: unknown
 	episode string
+	trace   string // the envelope's correlationid; "" is none
 	content string // to be kept by dataref; "" is none
 	line    int64  // 0: the current one
 	// at tells apart what would else be one event said twice, where nothing in the
@@ -245,7 +247,7 @@ func (m *maker) put(d draft) error {
 	if err != nil {
 		return fmt.Errorf("import %s: %w", typ, err)
 	}
-	e := &events.Event{Type: typ, Source: "urn:assay:import:" + m.cfg.Format, EpisodeID: d.episode, Time: unknownTime, RawData: data}
+	e := &events.Event{Type: typ, Source: "urn:assay:import:" + m.cfg.Format, EpisodeID: d.episode, CorrelationID: d.trace, Time: unknownTime, RawData: data}
 	if d.time != nil {
 		e.Time = *d.time
 	}
@@ -299,11 +301,11 @@ func (m *maker) timestamp(s string) *string {
 
 // id is an identifier as the ledger can hold it; "" stays what it is.
 func (m *maker) id(s string) string {
-	if s == "" || isID(s) {
-		return s
+	id := events.Identifier(s)
+	if id != s {
+		m.mended(mendedID)
 	}
-	m.mended(mendedID)
-	return "sha256:" + hashOf(s)
+	return id
 }
 
 // known is id, nil for "".
@@ -312,19 +314,6 @@ func (m *maker) known(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-func isID(s string) bool {
-	if s == "" || len(s) > 128 || strings.IndexByte("._:/-", s[0]) >= 0 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("._:/-", c) < 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // name is a short name, cut where it is longer than one may be; nil for "".
@@ -392,6 +381,14 @@ func sum(parts ...*int64) *int64 {
 		*total += *p
 	}
 	return total
+}
+
+// whole adds two counts; nil where one of them is unknown.
+func whole(a, b *int64) *int64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	return ptr(*a + *b)
 }
 
 func hashOf[T ~string | ~[]byte](content T) string {

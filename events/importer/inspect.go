@@ -216,7 +216,7 @@ func (s *inspect) sample(v *inspectSample) error {
 		v.ID = str("place " + strconv.FormatInt(s.m.line, 10))
 	}
 	epoch := s.m.number(v.Epoch.v)
-	episode := clip(string(v.UUID), 128)
+	episode := events.Identifier(string(v.UUID))
 	if episode == "" {
 		episode = opaque("inspect", s.run, string(v.ID), fmt.Sprint(v.Epoch.v))
 	}
@@ -406,7 +406,7 @@ func (m *maker) inspectCost(usage map[string]inspectUsage) *events.Cost {
 		case *convention == includesCached:
 			c.InputTokens = t.Input
 		default:
-			c.InputTokens = sum(t.Input, t.Cached)
+			c.InputTokens = whole(t.Input, t.Cached)
 		}
 		return c
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"assay/internal/jsonfault"
+	"assay/internal/otlp"
 )
 
 var (
@@ -146,25 +147,35 @@ func decode[T any](m *maker, raw []byte) (*T, bool) {
 	}
 	v = new(T)
 	if err = json.Unmarshal(raw, v, mending); err == nil {
-		if utf8.Valid(raw) {
-			m.mended(mendedSurrogate)
-		} else {
-			m.mended(mendedUTF8)
-		}
+		m.mended(mendedText(raw))
 		return v, true
 	}
-	_, _, shape := jsonfault.Of(err)
-	kind := badJSON
+	m.bad(kindOf(err), jsonfault.Text(err))
+	return nil, false
+}
+
+// mendedText is the kind of repair without which a text was no JSON.
+func mendedText(raw []byte) string {
+	if utf8.Valid(raw) {
+		return mendedSurrogate
+	}
+	return mendedUTF8
+}
+
+// kindOf is the kind of a line that was not decoded.
+func kindOf(err error) string {
+	_, syntactic := errors.AsType[*jsontext.SyntacticError](err)
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		kind = badDuplicate
-	case shape:
-		kind = badShape
+		return badDuplicate
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		kind = badTruncated
+		return badTruncated
+	case errors.Is(err, otlp.ErrTooMany):
+		return badLong
+	case syntactic:
+		return badJSON
 	}
-	m.bad(kind, jsonfault.Text(err))
-	return nil, false
+	return badShape
 }
 
 // part reads a value inside of a line that was judged already; false for one of
@@ -234,7 +245,8 @@ func (f *flag) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 func (f flag) is() bool { return f.v != nil && *f.v }
 
 // contentHash is the SHA-256 of a content: of a string the text, of anything else
-// its JSON without white space. Nil where there is none.
+// its canonical JSON (RFC 8785), as hooks make it of what a tool is given. Nil where
+// there is none.
 func contentHash(raw jsontext.Value) *string {
 	if len(raw) == 0 || raw.Kind() == 'n' {
 		return nil
@@ -243,11 +255,11 @@ func contentHash(raw jsontext.Value) *string {
 		s, _ := part[str](raw)
 		return ptr(hashOf(s))
 	}
-	compact := raw.Clone()
-	if err := compact.Compact(mending); err != nil {
+	canonical := raw.Clone()
+	if err := canonical.Canonicalize(mending); err != nil {
 		return ptr(hashOf([]byte(raw)))
 	}
-	return ptr(hashOf([]byte(compact)))
+	return ptr(hashOf([]byte(canonical)))
 }
 
 // contentText is the text of a content that is a string or a list of blocks, with

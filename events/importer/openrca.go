@@ -320,7 +320,7 @@ func (m *maker) rcaScore(r *rcaRow, run, caseID string, met, criteria int) *even
 // run is the source's name as part of an id.
 func (m *maker) run() string {
 	name := strings.TrimSuffix(m.cfg.Source, ".csv")
-	if isID(name) && len(name) <= 64 {
+	if name != "" && len(name) <= 64 && events.Identifier(name) == name {
 		return name
 	}
 	return hashOf(name)[:32]

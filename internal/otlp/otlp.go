@@ -61,22 +61,29 @@ type Codec struct {
 	isJSON      bool
 }
 
+// The codecs.
+var (
+	InProtobuf = Codec{Protobuf, false}
+	InJSON     = Codec{JSON, true}
+)
+
 // CodecOf is that of the request's Content-Type, and JSON beside ErrMediaType.
 func CodecOf(h http.Header) (Codec, error) {
 	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	switch {
 	case err == nil && kind == Protobuf:
-		return Codec{Protobuf, false}, nil
+		return InProtobuf, nil
 	case err == nil && kind == JSON:
-		return Codec{JSON, true}, nil
+		return InJSON, nil
 	}
-	return Codec{JSON, true}, fmt.Errorf("%w: want a Content-Type of %s or %s", ErrMediaType, Protobuf, JSON)
+	return InJSON, fmt.Errorf("%w: want a Content-Type of %s or %s", ErrMediaType, Protobuf, JSON)
 }
 
-// Unmarshal decodes the body of a signal's request. ErrTooMany says that it would
-// take much more memory than the body has bytes.
-func (c Codec) Unmarshal(s Signal, body []byte, into Message) error {
-	if err := c.weigh(s, body); err != nil {
+// Unmarshal decodes the body of a signal's request, which has at most that many
+// messages. ErrTooMany says that it would take much more memory than the body has
+// bytes.
+func (c Codec) Unmarshal(s Signal, body []byte, messages int, into Message) error {
+	if err := c.weigh(s, body, messages); err != nil {
 		return err
 	}
 	if !c.isJSON {

@@ -45,7 +45,7 @@ func TestMany(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := codec.Unmarshal(c.signal, body, c.into); err != nil {
+			if err := codec.Unmarshal(c.signal, body, otlp.MaxMessages, c.into); err != nil {
 				t.Errorf("%s as %s: %v", name, contentType, err)
 			}
 			if contentType == otlp.JSON {
@@ -54,14 +54,14 @@ func TestMany(t *testing.T) {
 			body = append(body, body...)
 			body = append(body, body...) // protobuf's concatenation is the union
 			body = append(body, body...)
-			if err := codec.Unmarshal(c.signal, body, c.into); !errors.Is(err, otlp.ErrTooMany) {
+			if err := codec.Unmarshal(c.signal, body, otlp.MaxMessages, c.into); !errors.Is(err, otlp.ErrTooMany) {
 				t.Errorf("%s as %s, eight times as many: %v", name, contentType, err)
 			}
 		}
 	}
 	for _, element := range []string{"{}", "null", "0", `""`, "[]", `{"bucketCounts":[]},0`} {
 		many := []byte(`{"resourceSpans":[` + strings.Repeat(element+",", otlp.MaxMessages) + `{}]}`)
-		if err := codecOf(t, otlp.JSON).Unmarshal(otlp.TracesSignal, many, ptraceotlp.NewExportRequest()); !errors.Is(err, otlp.ErrTooMany) {
+		if err := codecOf(t, otlp.JSON).Unmarshal(otlp.TracesSignal, many, otlp.MaxMessages, ptraceotlp.NewExportRequest()); !errors.Is(err, otlp.ErrTooMany) {
 			t.Errorf("JSON, many %s: %v", element, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestManyBuckets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := codec.Unmarshal(otlp.MetricsSignal, body, pmetricotlp.NewExportRequest()); err != nil {
+		if err := codec.Unmarshal(otlp.MetricsSignal, body, otlp.MaxMessages, pmetricotlp.NewExportRequest()); err != nil {
 			t.Errorf("%s: %v", contentType, err)
 		}
 	}
@@ -99,12 +99,12 @@ func TestMalformed(t *testing.T) {
 		spans := bytes.Repeat([]byte{2<<3 | 2, 0}, otlp.MaxMessages+1)
 		scope := protowire.AppendBytes([]byte{2<<3 | 2}, spans)
 		body := append(prefix, protowire.AppendBytes([]byte{1<<3 | 2}, scope)...)
-		if err := codecOf(t, otlp.Protobuf).Unmarshal(otlp.TracesSignal, body, refuser{t, name}); err == nil || errors.Is(err, otlp.ErrTooMany) {
+		if err := codecOf(t, otlp.Protobuf).Unmarshal(otlp.TracesSignal, body, otlp.MaxMessages, refuser{t, name}); err == nil || errors.Is(err, otlp.ErrTooMany) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, body := range []string{``, `{`, `{"resourceSpans":[`, `{} {}`, `{"a":1,"a":1}`, "{\"a\":\"\xff\"}", `{}]`, `[`} {
-		if err := codecOf(t, otlp.JSON).Unmarshal(otlp.TracesSignal, []byte(body), refuser{t, body}); err == nil {
+		if err := codecOf(t, otlp.JSON).Unmarshal(otlp.TracesSignal, []byte(body), otlp.MaxMessages, refuser{t, body}); err == nil {
 			t.Errorf("%s is taken", body)
 		}
 	}
@@ -152,7 +152,7 @@ func TestDeep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := codec.Unmarshal(otlp.LogsSignal, body, plogotlp.NewExportRequest()); !errors.Is(err, want) {
+			if err := codec.Unmarshal(otlp.LogsSignal, body, otlp.MaxMessages, plogotlp.NewExportRequest()); !errors.Is(err, want) {
 				t.Errorf("%d deep as %s: %v", depth, contentType, err)
 			}
 		}
@@ -183,7 +183,7 @@ func FuzzUnmarshal(f *testing.F) {
 			return
 		}
 		req := ptraceotlp.NewExportRequest()
-		if err := codec.Unmarshal(otlp.TracesSignal, body, req); err != nil {
+		if err := codec.Unmarshal(otlp.TracesSignal, body, otlp.MaxMessages, req); err != nil {
 			return
 		}
 		proto, err := req.MarshalProto()

@@ -13,11 +13,11 @@ import (
 // once it is decoded, so a request is bounded in its messages as well: its spans,
 // attributes, values and whatever else has fields.
 const (
-	MaxMessages = 1 << 18
-	maxDepth    = 100 // of messages, and of objects and arrays twice as much
+	MaxMessages = 1 << 18 // of a request that came over the network
+	maxDepth    = 100     // of messages, and of objects and arrays twice as much
 )
 
-// ErrTooMany means that a request has more than MaxMessages, or nests them too
+// ErrTooMany means that a request has more messages than it may, or nests them too
 // deeply.
 var ErrTooMany = errors.New("too many or too deeply nested messages")
 
@@ -58,12 +58,11 @@ func request(item fields) fields {
 // weigh counts the messages of a request before it is decoded. What is malformed
 // is refused here: the library, which reads more than the specification allows,
 // would find other messages in it than were counted.
-func (c Codec) weigh(s Signal, body []byte) error {
-	left := MaxMessages
+func (c Codec) weigh(s Signal, body []byte, messages int) error {
 	if c.isJSON {
-		return weighJSON(body, &left)
+		return weighJSON(body, &messages)
 	}
-	return weighProto(s.request, body, maxDepth, &left)
+	return weighProto(s.request, body, maxDepth, &messages)
 }
 
 func weighProto(f fields, b []byte, depth int, left *int) error {

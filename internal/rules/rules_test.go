@@ -27,7 +27,7 @@ var rooms = map[string][]string{
 	"events/hook":         {"events"},
 	"events/drop":         {"internal"},
 	"events/mcp":          {"events", "events/publish", "schema"},
-	"events/importer":     {"events", "schema", "internal/jsonfault"},
+	"events/importer":     {"events", "events/genai", "schema", "internal/jsonfault", "internal/otlp"},
 	"events/detector":     {"events", "internal", "internal/jsonfault"},
 	"ledger":              {"schema"},
 	"ledger/stream":       {"ledger"},

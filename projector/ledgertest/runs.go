@@ -88,14 +88,11 @@ func (t *tangler) answer(put func(events.Payload), run, id string) {
 		d.Exclusion = pick(t.rng, nil, nil, nil, nil, nil, Ptr("leaked"))
 		d.ResponseSeq = pick(t.rng, nil, nil, nil, nil, nil, Ptr(uint64(t.rng.IntN(len(t.l.bodies)+1))))
 		for range t.rng.IntN(4) {
-			v := events.ScoreValue{Metric: pick(t.rng, "correct", "regret", "net_voi"), Value: maybe(t, t.rng.Float64()*3-1)}
+			v := events.ScoreValue{Metric: pick(t.rng, "correct", "regret", "net_voi", "strawman_rate", "time_to_first_useful_action"), Value: maybe(t, t.rng.Float64()*3-1)}
 			if v.Metric == "correct" {
 				v.Value = maybe(t, float64(t.rng.IntN(2)))
 			}
 			d.Values = append(d.Values, v)
-		}
-		if n := float64(len(d.Values)); n > 1 {
-			d.Values = append(d.Values, events.ScoreValue{Metric: "strawman_rate", Value: Ptr(n / 3)}, events.ScoreValue{Metric: "time_to_first_useful_action", Value: Ptr(10 * n)})
 		}
 		put(d)
 	}

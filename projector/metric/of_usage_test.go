@@ -117,6 +117,22 @@ var usageByHand = []byHand{
 		rows: "2n m1=1100000, 4e m2, 5e m3",
 	},
 	{
+		// By an imported price nothing is reckoned, whether its id is also that of a live
+		// one or of none.
+		metric: "cost", name: "imported price",
+		build: func(b book) {
+			for _, model := range []string{"big", "small"} {
+				d := &events.PriceRecorded{PriceID: "price-" + model, Model: model, ValidFrom: "2026-02-01T00:00:00Z", InputUSDPerMTok: ptr(99.0), CachedUSDPerMTok: ptr(99.0), OutputUSDPerMTok: ptr(99.0)}
+				d.Capture = ptr("imported")
+				b.Put(operator, prod, d)
+			}
+			b.price("big", 10)
+			b.usage("m1", "big", "e", ptr(int64(60_000)), ptr(int64(40_000)))
+			b.usage("m2", "small", "e", ptr(int64(60_000)), ptr(int64(40_000)))
+		},
+		want: "1 (1000000000) unknown cost 1", rows: "4n m1=1000000000, 5e m2",
+	},
+	{
 		metric: "charged",
 		build: func(b book) {
 			b.Put(dispatcher, prod, &events.UsageRecorded{MessageID: ptr("m1"), CostUSD: ptr(0.25)})

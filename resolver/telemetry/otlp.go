@@ -105,7 +105,7 @@ func (r refusal) Error() string { return r.cause.Error() }
 // metrics decodes a request and returns its samples and the answer.
 func (o *OTLP) metrics(c otlp.Codec, body []byte) (otlpYield, otlp.Message, error) {
 	req, resp := pmetricotlp.NewExportRequest(), pmetricotlp.NewExportResponse()
-	if err := c.Unmarshal(otlp.MetricsSignal, body, req); err != nil {
+	if err := c.Unmarshal(otlp.MetricsSignal, body, otlp.MaxMessages, req); err != nil {
 		return otlpYield{}, nil, err
 	}
 	y := o.signals.metricSamples(req.Metrics(), o.cfg.Now())
@@ -118,7 +118,7 @@ func (o *OTLP) metrics(c otlp.Codec, body []byte) (otlpYield, otlp.Message, erro
 
 func (o *OTLP) logs(c otlp.Codec, body []byte) (otlpYield, otlp.Message, error) {
 	req, resp := plogotlp.NewExportRequest(), plogotlp.NewExportResponse()
-	if err := c.Unmarshal(otlp.LogsSignal, body, req); err != nil {
+	if err := c.Unmarshal(otlp.LogsSignal, body, otlp.MaxMessages, req); err != nil {
 		return otlpYield{}, nil, err
 	}
 	y := o.signals.logSamples(req.Logs(), o.cfg.Now())

@@ -1,30 +1,95 @@
 package node
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"net/url"
+	"strings"
 
 	"assay/events"
 	"assay/events/hook"
+	"assay/events/importer"
 	"assay/projector"
 	"assay/projector/view"
 )
 
 // HookCoverage is a transcript held against the ledger.
 type HookCoverage struct {
-	Ended    int          `json:"ended"`    // calls with a result in the transcript
-	Open     int          `json:"open"`     // calls without one
-	Recorded int          `json:"recorded"` // of those that ended
-	Coverage *float64     `json:"coverage"` // recorded of ended; null where none ended
-	Missing  []MissedCall `json:"missing"`
+	Ended    int              `json:"ended"`    // calls with a result in the transcript
+	Open     int              `json:"open"`     // calls without one
+	Recorded int              `json:"recorded"` // of those that ended
+	Coverage *float64         `json:"coverage"` // recorded of ended; null where none ended
+	Missing  []TranscriptCall `json:"missing"`  // that nobody recorded when they were made
 }
 
-// MissedCall is a call of the transcript that nobody recorded when it was made.
-type MissedCall struct {
-	hook.Call `json:"-"`
-	Episode   string `json:"episode_id"`
-	ID        string `json:"tool_call_id"`
-	ToolName  string `json:"tool"`
+// TranscriptCall is a tool call of a transcript.
+type TranscriptCall struct {
+	EpisodeID  string `json:"episode_id"`
+	ToolCallID string `json:"tool_call_id"`
+	Tool       string `json:"tool"`
+	// Ended says that the transcript holds its result. Without one it never ran, or
+	// runs still.
+	Ended bool `json:"-"`
+	// Raw is the event that an import of the transcript makes of it.
+	Raw []byte `json:"-"`
+}
+
+// TranscriptCalls are the calls of a client's transcript to which the client gave an
+// id, in the order in which they ended. A last line without its end is being written
+// and is passed over; another that cannot be read is an error.
+func TranscriptCalls(client hook.Client, in io.Reader) ([]TranscriptCall, error) {
+	var calls []TranscriptCall
+	lines := &lineCounter{in: in}
+	report, err := importer.Read(lines, importer.Config{
+		Format: string(client), // each client is a format
+		May:    func(typ string) bool { return typ == events.TypeToolCalled },
+		Put: func(e importer.Event) error {
+			c, err := transcriptCall(e)
+			if err == nil && !strings.HasPrefix(c.ToolCallID, importer.MadeID) {
+				calls = append(calls, c)
+			}
+			return err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, bad := range report.Listed {
+		if bad.Line <= lines.ended {
+			return nil, fmt.Errorf("line %d of the transcript: %s: %s", bad.Line, bad.Kind, bad.Message)
+		}
+	}
+	return calls, nil
+}
+
+func transcriptCall(e importer.Event) (TranscriptCall, error) {
+	env, err := events.Decode(e.Raw)
+	if err != nil {
+		return TranscriptCall{}, err
+	}
+	d, ok := env.Data.(*events.ToolCalled)
+	if !ok {
+		return TranscriptCall{}, fmt.Errorf("an event of type %s among tool calls", env.Type)
+	}
+	return TranscriptCall{
+		EpisodeID: env.EpisodeID, ToolCallID: d.ToolCallID, Tool: d.Tool, Raw: e.Raw,
+		Ended: d.EndedAt != nil || d.ResultHash != nil || d.Status != "unknown",
+	}, nil
+}
+
+// lineCounter counts the lines that have an end.
+type lineCounter struct {
+	in    io.Reader
+	ended int64
+}
+
+// Read implements io.Reader.
+func (l *lineCounter) Read(p []byte) (int, error) {
+	n, err := l.in.Read(p)
+	l.ended += int64(bytes.Count(p[:n], []byte("\n")))
+	return n, err
 }
 
 // maxCalls is how many calls the running projector is asked for at once.
@@ -32,9 +97,9 @@ const maxCalls = 100
 
 // CoverHooks looks the calls of a transcript up in the views, running or not. A
 // call that only an import told of is missing.
-func CoverHooks(ctx context.Context, dir Dir, calls []hook.Call) (HookCoverage, error) {
-	out := HookCoverage{Missing: []MissedCall{}}
-	var ended []hook.Call
+func CoverHooks(ctx context.Context, dir Dir, calls []TranscriptCall) (HookCoverage, error) {
+	out := HookCoverage{Missing: []TranscriptCall{}}
+	var ended []TranscriptCall
 	for _, c := range calls {
 		if c.Ended {
 			ended = append(ended, c)
@@ -46,8 +111,8 @@ func CoverHooks(ctx context.Context, dir Dir, calls []hook.Call) (HookCoverage, 
 		some := ended[from:min(from+maxCalls, len(ended))]
 		q := url.Values{}
 		for _, c := range some {
-			q.Add("episode", c.EpisodeID())
-			q.Add("call", c.ToolCallID())
+			q.Add("episode", c.EpisodeID)
+			q.Add("call", c.ToolCallID)
 		}
 		recorded, err := AskViews(ctx, dir, "/calls", q, func(s *projector.State) ([]bool, error) {
 			return recordedCalls(s, q["episode"], q["call"])
@@ -57,7 +122,7 @@ func CoverHooks(ctx context.Context, dir Dir, calls []hook.Call) (HookCoverage, 
 		}
 		for i, c := range some {
 			if !recorded[i] {
-				out.Missing = append(out.Missing, MissedCall{c, c.EpisodeID(), c.ToolCallID(), c.Tool})
+				out.Missing = append(out.Missing, c)
 			}
 		}
 	}

@@ -203,13 +203,15 @@ SELECT seq, item, episode, priced_at, is_call, data, model, model_version, provi
             WHEN (convention = 'input_includes_cached' OR convention IS NULL AND cached = 0) AND cached <= input THEN input - cached END AS uncached
 FROM raw;
 
+-- price is the list of prices, by the first record of each id. It has no namespace, and
+-- no cost is reckoned by an import.
 CREATE TEMP TABLE price AS
-WITH first AS (SELECT data ->> '$.price_id' AS id, min(seq) AS seq, data FROM ev WHERE type = 'price.recorded' AND role = 'operator' GROUP BY 1)
+WITH first AS (SELECT data ->> '$.price_id' AS id, min(seq) AS seq, data FROM ev WHERE type = 'price.recorded' AND role = 'operator' AND NOT imported GROUP BY 1)
 SELECT f.seq, p.from_ns AS begins, p.to_ns AS ends, f.data ->> '$.model' AS model, f.data ->> '$.model_version' AS model_version, f.data ->> '$.provider' AS provider,
        CAST(round(f.data ->> '$.input_usd_per_mtok' * 1e9) AS INTEGER) AS input,
        CAST(round(f.data ->> '$.cached_usd_per_mtok' * 1e9) AS INTEGER) AS cached,
        CAST(round(f.data ->> '$.output_usd_per_mtok' * 1e9) AS INTEGER) AS output
-FROM first f JOIN prices p ON p.price_id = f.id;
+FROM first f JOIN prices p USING (seq);
 
 -- costs is what each usage cost in billionths of a dollar, at the price of its date:
 -- one for the version before one for the provider before one for the model, of each
