@@ -27,14 +27,39 @@ type House struct {
 	Assay string // the assay command
 }
 
-// Build compiles the assay command of this tree to path.
-func Build(ctx context.Context, path string) error {
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, "assay/cmd/assay")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
+// build compiles the assay command of this tree to path.
+func build(ctx context.Context, path string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", path, "assay/cmd/assay")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build assay: %w", err)
 	}
 	return nil
+}
+
+// Scratch is where a measurement works, and the assay command that it measures: dir,
+// which is kept, or else a new directory of that name below parent; and assay, or
+// else what this tree compiles to there. done removes a new directory unless keep.
+func Scratch(ctx context.Context, dir, parent, name string, keep bool, assay string) (scratch, command string, done func() error, err error) {
+	done = func() error { return nil }
+	if scratch = dir; scratch == "" {
+		if scratch, err = os.MkdirTemp(parent, name); err != nil {
+			return "", "", nil, err
+		}
+		if !keep {
+			done = func() error { return os.RemoveAll(scratch) }
+		}
+	}
+	if keep || dir != "" {
+		fmt.Fprintln(os.Stderr, "scratch directory:", scratch)
+	}
+	if command = assay; command == "" {
+		command = filepath.Join(scratch, "assay")
+		if err := build(ctx, command); err != nil {
+			return "", "", nil, errors.Join(err, done())
+		}
+	}
+	return scratch, command, done, nil
 }
 
 // Offline is where the bootstrap seeds of a directory are.

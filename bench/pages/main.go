@@ -98,23 +98,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	scratch := o.ledger
-	if scratch == "" {
-		if scratch, err = os.MkdirTemp(o.dir, "assay-pages-"); err != nil {
-			return err
-		}
+	scratch, assay, done, err := house.Scratch(ctx, o.ledger, o.dir, "assay-pages-", o.keep, o.assay)
+	if err != nil {
+		return err
 	}
-	if o.keep || o.ledger != "" {
-		fmt.Fprintln(os.Stderr, "scratch directory:", scratch)
-	} else {
-		defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	}
-	if o.assay == "" {
-		o.assay = filepath.Join(scratch, "assay")
-		if err := house.Build(ctx, o.assay); err != nil {
-			return err
-		}
-	}
+	defer func() { err = errors.Join(err, done()) }()
+	o.assay = assay
 	report, err := measure(ctx, o, scratch)
 	if err != nil {
 		return err

@@ -174,22 +174,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 
 // inHouse runs all that needs processes in a scratch directory.
 func inHouse(ctx context.Context, o options, w *world, report *Report) (err error) {
-	scratch, err := os.MkdirTemp(o.dir, "assay-resolver-")
+	scratch, assay, done, err := house.Scratch(ctx, "", o.dir, "assay-resolver-", o.keep, o.assay)
 	if err != nil {
 		return err
 	}
-	if o.keep {
-		fmt.Fprintln(os.Stderr, "scratch directory:", scratch)
-	} else {
-		defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	}
-	if o.assay == "" {
-		o.assay = filepath.Join(scratch, "assay")
-		if err := house.Build(ctx, o.assay); err != nil {
-			return err
-		}
-	}
+	defer func() { err = errors.Join(err, done()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // kills what is left
-	return measure(ctx, o, w, house.House{Dir: filepath.Join(scratch, "ledger"), Assay: o.assay}, report)
+	return measure(ctx, o, w, house.House{Dir: filepath.Join(scratch, "ledger"), Assay: assay}, report)
 }

@@ -20,7 +20,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -125,23 +124,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	scratch := o.ledger
-	if scratch == "" {
-		if scratch, err = os.MkdirTemp(o.dir, "assay-scale-"); err != nil {
-			return err
-		}
+	scratch, assay, done, err := house.Scratch(ctx, o.ledger, o.dir, "assay-scale-", o.keep, o.assay)
+	if err != nil {
+		return err
 	}
-	if o.keep || o.ledger != "" {
-		fmt.Fprintln(os.Stderr, "scratch directory:", scratch)
-	} else {
-		defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	}
-	if o.assay == "" {
-		o.assay = filepath.Join(scratch, "assay")
-		if err := house.Build(ctx, o.assay); err != nil {
-			return err
-		}
-	}
+	defer func() { err = errors.Join(err, done()) }()
+	o.assay = assay
 	report, err := measure(ctx, o, scratch)
 	if err != nil {
 		return err
