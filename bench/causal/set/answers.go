@@ -432,6 +432,11 @@ func (s *Set) labels() Check {
 		if got := label.Of(label.Perfect(&k.Public, &k.Oracle, s.Blobs), twin); len(got) > 0 {
 			c.fault("case %s: the answer without a mistake earns %v", k.Public.CaseID, got)
 		}
+		for _, mistake := range slices.Sorted(maps.Keys(k.Oracle.Wrong)) {
+			if v := k.Oracle.Value; v != nil && math.Abs(k.Oracle.Wrong[mistake]-*v) <= k.Oracle.Tol {
+				c.fault("case %s: the mistake %s gives what is right", k.Public.CaseID, mistake)
+			}
+		}
 		for _, l := range label.Labels {
 			t, ok := label.Plant(l.Name, &k.Public, &k.Oracle, s.Blobs)
 			if !ok {
