@@ -156,8 +156,8 @@ func TestRevealCases(t *testing.T) {
 			b.written = append(b.written, "store")
 			return nil
 		})
-		var want []string // oracles first
-		want = append(slices.Repeat([]string{"store"}, tc.stored), slices.Repeat([]string{events.TypeCaseRevealed}, tc.stored)...)
+		// Oracles first.
+		want := append(slices.Repeat([]string{"store"}, tc.stored), slices.Repeat([]string{events.TypeCaseRevealed}, tc.stored)...)
 		if !errors.Is(err, tc.want) || !slices.Equal(b.written, want) || got.Written != tc.stored {
 			t.Errorf("%s: %+v, %v, %v", name, got, err, b.written)
 		}
