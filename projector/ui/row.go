@@ -89,10 +89,16 @@ func (p *parsed) keptIn() string {
 			Capture *string `json:"capture"`
 		} `json:"context"`
 	}
-	if p.event == nil || json.Unmarshal(p.event.RawData, &data) != nil {
+	if p.event == nil || !mayBeImport(p.event.RawData) || json.Unmarshal(p.event.RawData, &data) != nil {
 		return p.rec.Namespace
 	}
 	return view.KeptIn(p.rec.Namespace, &events.Context{Capture: data.Context.Capture})
+}
+
+// mayBeImport spares most events a look at what they say: the word is there, or
+// something escaped that might be it.
+func mayBeImport(data []byte) bool {
+	return bytes.Contains(data, []byte(`"`+events.WitnessImported+`"`)) || bytes.IndexByte(data, '\\') >= 0
 }
 
 // summary are the members of data but its context, which is alike in most events,
