@@ -174,48 +174,30 @@ func (s *Server) walk(ctx context.Context, b *episodeBody, t *things, from ledge
 // lookUp finds what became of the things that the records bring up.
 func (s *Server) lookUp(ctx context.Context, b *episodeBody, t *things) error {
 	left := episodeThings
-	each := func(ids []string, use func(*view.Found)) error {
-		for _, id := range ids {
-			if left == 0 {
-				b.Unread++
-				continue
-			}
-			left--
-			f, err := s.source.Find(ctx, id)
-			if errors.Is(err, ErrNotFound) {
-				continue // the views are behind the ledger
-			}
-			if err != nil {
-				return err
-			}
-			use(&f)
-		}
-		return nil
+	first := func(ids []string) []string {
+		n := min(left, len(ids))
+		left -= n
+		b.Unread += len(ids) - n
+		return ids[:n]
 	}
-	var sets []view.HypothesisSet
-	err := errors.Join(
-		each(t.predictions, func(f *view.Found) {
-			for _, v := range f.Predictions {
-				if v.Namespace == b.Namespace {
-					b.Predictions = append(b.Predictions, predictionStory{FoundPrediction: v})
-				}
-			}
-		}),
-		each(t.opportunities, func(f *view.Found) { b.Opportunities = append(b.Opportunities, f.Opportunities...) }),
-		each(t.sets, func(f *view.Found) { sets = append(sets, f.Hypotheses...) }),
-		each(t.claims, func(f *view.Found) {
-			for _, v := range f.Claims {
-				if v.Namespace == b.Namespace {
-					b.Claims = append(b.Claims, claimStory{FoundClaim: v})
-				}
-			}
-		}),
-		each(t.experiments, func(f *view.Found) { b.Experiments = append(b.Experiments, f.Experiments...) }),
-	)
+	f, err := s.source.FindNamed(ctx, view.Named{
+		Predictions: first(t.predictions), Opportunities: first(t.opportunities), Hypotheses: first(t.sets), Claims: first(t.claims), Experiments: first(t.experiments),
+	})
 	if err != nil {
 		return err
 	}
-	for _, set := range sets {
+	for _, v := range f.Predictions {
+		if v.Namespace == b.Namespace {
+			b.Predictions = append(b.Predictions, predictionStory{FoundPrediction: v})
+		}
+	}
+	for _, v := range f.Claims {
+		if v.Namespace == b.Namespace {
+			b.Claims = append(b.Claims, claimStory{FoundClaim: v})
+		}
+	}
+	b.Opportunities, b.Experiments = f.Opportunities, f.Experiments
+	for _, set := range f.Hypotheses {
 		for i := range b.Claims {
 			c := &b.Claims[i]
 			if set.ClaimID == nil || *set.ClaimID == c.ClaimID { // of no claim in particular: of the episode's

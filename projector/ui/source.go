@@ -31,6 +31,8 @@ type Source interface {
 
 	// Find is what an identifier names.
 	Find(ctx context.Context, id string) (view.Found, error)
+	// FindNamed is view.FindNamed.
+	FindNamed(ctx context.Context, n view.Named) (view.Found, error)
 	Episode(ctx context.Context, namespace, id string) (*view.Episode, error)
 	// Episodes are those that view.ListEpisodesAfter lists.
 	Episodes(ctx context.Context, namespace, after string, limit int) (list []view.Episode, more bool, err error)

@@ -411,6 +411,35 @@ func Find(s *projector.State, id string) (f Found, err error) {
 	return f, nil
 }
 
+// Named are identifiers by the kind of what they name.
+type Named struct {
+	Claims, Predictions, Opportunities, Experiments, Hypotheses []string
+}
+
+// FindNamed finds what Find would of identifiers whose kind is known, kind by kind in
+// their order; what names nothing is left out.
+func FindNamed(s *projector.State, n Named) (f Found, err error) {
+	err = errors.Join(
+		findEach(s, n.Claims, &f.Claims, findClaims),
+		findEach(s, n.Predictions, &f.Predictions, findPredictions),
+		findEach(s, n.Opportunities, &f.Opportunities, FindOpportunity),
+		findEach(s, n.Experiments, &f.Experiments, FindExperiment),
+		findEach(s, n.Hypotheses, &f.Hypotheses, FindHypotheses),
+	)
+	return f, err
+}
+
+func findEach[T any](s *projector.State, ids []string, to *[]T, find func(*projector.State, string) ([]T, error)) error {
+	for _, id := range ids {
+		found, err := find(s, id)
+		if err != nil {
+			return err
+		}
+		*to = append(*to, found...)
+	}
+	return nil
+}
+
 func findClaims(s *projector.State, id string) (out []FoundClaim, err error) {
 	found, err := FindClaim(s, id)
 	for i := range found {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -305,6 +306,47 @@ func TestFind(t *testing.T) {
 		}
 		if _, err := view.GetClaim(s, prod, "nothing"); !errors.Is(err, kv.ErrNotFound) {
 			t.Errorf("absent claim: %v", err)
+		}
+	})
+}
+
+// FindNamed is Find of each identifier for the kind that is asked for.
+func TestFindNamed(t *testing.T) {
+	l := ledgertest.New()
+	l.Mix(rand.New(rand.NewPCG(5, 6)), 600)
+	fold(t, l, func(s *projector.State) {
+		ids := func(list func(*projector.State, string, func(string)) error) (out []string) {
+			if err := list(s, prod, func(id string) { out = append(out, id) }); err != nil {
+				t.Fatal(err)
+			}
+			if len(out) == 0 {
+				t.Fatal("the ledger has none of a kind")
+			}
+			return append(out[:min(3, len(out))], "nothing")
+		}
+		n := view.Named{
+			Claims: ids(func(s *projector.State, ns string, fn func(string)) error {
+				return view.ListClaims(s, ns, func(c *view.Claim) error { fn(c.ClaimID); return nil })
+			}),
+			Predictions: ids(func(s *projector.State, ns string, fn func(string)) error {
+				return view.ListPredictions(s, ns, func(p *view.Prediction) error { fn(p.PredID); return nil })
+			}),
+			Opportunities: ids(func(s *projector.State, ns string, fn func(string)) error {
+				return view.ListOpportunities(s, ns, func(o *view.Opportunity) error { fn(o.OpportunityID); return nil })
+			}),
+		}
+		var want view.Found
+		for _, id := range n.Claims {
+			want.Claims = append(want.Claims, must[view.Found](t)(view.Find(s, id)).Claims...)
+		}
+		for _, id := range n.Predictions {
+			want.Predictions = append(want.Predictions, must[view.Found](t)(view.Find(s, id)).Predictions...)
+		}
+		for _, id := range n.Opportunities {
+			want.Opportunities = append(want.Opportunities, must[view.Found](t)(view.Find(s, id)).Opportunities...)
+		}
+		if got := must[view.Found](t)(view.FindNamed(s, n)); !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
 }

@@ -204,6 +204,13 @@ func (p *Projector) routes(mux *http.ServeMux) {
 	views("GET /values", func(s *projector.State, v url.Values) (any, error) { return Values(s, valuesQuery(v)) })
 	views("GET /report", func(s *projector.State, v url.Values) (any, error) { return report.Build(s, reportQuery(v)) })
 	views("GET /show", func(s *projector.State, v url.Values) (any, error) { return Show(s, v.Get("ref")) })
+	views("GET /named", func(s *projector.State, v url.Values) (any, error) {
+		n, err := named(v)
+		if err != nil {
+			return nil, err
+		}
+		return view.FindNamed(s, n)
+	})
 	views("GET /calls", func(s *projector.State, v url.Values) (any, error) {
 		if n := len(v["call"]); n > maxCalls || n != len(v["episode"]) {
 			return nil, badRequest{fmt.Errorf("%d calls and %d episodes: want as many, up to %d", n, len(v["episode"]), maxCalls)}

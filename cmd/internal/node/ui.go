@@ -166,6 +166,24 @@ func (u *UISource) Find(ctx context.Context, id string) (view.Found, error) {
 	return ask(ctx, u, "/show", url.Values{"ref": {id}}, func(s *projector.State) (view.Found, error) { return Show(s, id) })
 }
 
+// FindNamed implements ui.Source.
+func (u *UISource) FindNamed(ctx context.Context, n view.Named) (view.Found, error) {
+	v := url.Values{"claim": n.Claims, "prediction": n.Predictions, "opportunity": n.Opportunities, "experiment": n.Experiments, "hypotheses": n.Hypotheses}
+	return ask(ctx, u, "/named", v, func(s *projector.State) (view.Found, error) { return view.FindNamed(s, n) })
+}
+
+// maxNamed is how many identifiers the running projector is asked for at once.
+const maxNamed = 100
+
+// named reads what UISource.FindNamed asks for.
+func named(v url.Values) (view.Named, error) {
+	n := view.Named{Claims: v["claim"], Predictions: v["prediction"], Opportunities: v["opportunity"], Experiments: v["experiment"], Hypotheses: v["hypotheses"]}
+	if all := len(n.Claims) + len(n.Predictions) + len(n.Opportunities) + len(n.Experiments) + len(n.Hypotheses); all > maxNamed {
+		return n, badRequest{fmt.Errorf("%d identifiers: want up to %d", all, maxNamed)}
+	}
+	return n, nil
+}
+
 // Episode implements ui.Source.
 func (u *UISource) Episode(ctx context.Context, namespace, id string) (*view.Episode, error) {
 	v := url.Values{"namespace": {namespace}, "id": {id}}
