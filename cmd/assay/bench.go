@@ -38,7 +38,7 @@ const minSeed = 32
 type benchGenerateCmd struct {
 	Out      string   `help:"Directory to write; nothing may be there." type:"path" required:"" placeholder:"DIR"`
 	Private  string   `help:"Directory for oracles and seed. Default: private, in --out." type:"path" placeholder:"DIR"`
-	Owner    string   `name:"private-owner" help:"User whose alone oracles and seed are to be. Only root can give them away. Default: who runs this." placeholder:"USER"`
+	Owner    string   `name:"private-owner" help:"User to whom alone oracles and seed shall belong. Only root can give them away. Default: who runs this." placeholder:"USER"`
 	Split    string   `help:"dev, val or test; the last one has structures that the others do not." enum:"dev,val,test" default:"dev"`
 	Worlds   int      `help:"How many independent worlds. C9: 60 for dev, 200 for the others." default:"60"`
 	Seed     string   `help:"What everything follows from. Default: drawn at random. Anybody who can guess it knows the answers, and arguments can be seen by others: for dev." placeholder:"TEXT" xor:"seed"`
